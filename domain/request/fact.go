@@ -1,0 +1,154 @@
+// Package request holds the facts of one request and their fold: what was asked, where it waited, what was tried and
+// how it ended. One stream per request; versions count its facts.
+package request
+
+import (
+	"time"
+
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+)
+
+// Rejected: the request was refused before it was admitted. Nothing was sent; it ends the stream.
+type Rejected struct {
+	Stage      string      `json:"stage"` // auth, auth_filter, admission, candidate_selection
+	Code       string      `json:"code"`  // INVALID_API_KEY, NO_AUTHORIZED_UPSTREAMS … (domain/failure)
+	Status     int         `json:"status"`
+	Reason     string      `json:"reason,omitempty"`
+	Ask        Ask         `json:"ask"`
+	Excluded   []Exclusion `json:"excluded,omitempty"`
+	DurationUS int64       `json:"duration_us"`
+}
+
+// Ask is what the client wanted and who it is, as far as it was known.
+type Ask struct {
+	Key        string `json:"key,omitempty"` // API key id
+	User       string `json:"user,omitempty"`
+	Group      string `json:"group,omitempty"`
+	Method     string `json:"method,omitempty"`
+	Path       string `json:"path,omitempty"`
+	Dialect    string `json:"dialect,omitempty"`
+	Capability string `json:"capability,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Stream     bool   `json:"stream,omitempty"`
+	Session    string `json:"session,omitempty"`
+	Client     string `json:"client,omitempty"`            // user agent, cut to 100 bytes
+	ClientID   string `json:"client_request_id,omitempty"` // x-client-request-id
+	Address    string `json:"address,omitempty"`           // peer address without port
+}
+
+// Exclusion is a candidate that the plan left out, and why.
+type Exclusion struct {
+	Upstream string `json:"upstream"`
+	Reason   string `json:"reason"` // model_not_allowed, circuit_open, not_granted, no_account, excluded, concurrency_full …
+}
+
+// Candidate is one upstream of the plan, in order.
+type Candidate struct {
+	Upstream string `json:"upstream"`
+	Tier     int    `json:"tier"`
+	Why      string `json:"why,omitempty"` // weighted_selection, single_candidate_remaining, half_open_probe …
+}
+
+// Admitted: the request has a plan. Exactly one Settled will follow.
+type Admitted struct {
+	Ask
+	InputEstimate int64       `json:"input_estimate,omitempty"` // tokens, from the size of the body
+	Plan          []Candidate `json:"plan"`
+	Excluded      []Exclusion `json:"excluded,omitempty"`
+}
+
+// Queued: all candidates were full; the request waits.
+type Queued struct {
+	Upstreams []string  `json:"upstreams"` // where it waits at once; whichever frees first serves it
+	Position  int       `json:"position"`  // in the queue of the first one, from 1
+	Ticket    uint64    `json:"ticket"`    // rising with arrival at that queue
+	Deadline  time.Time `json:"deadline"`
+}
+
+// Resumed: the wait ended with a slot.
+type Resumed struct {
+	Upstream string `json:"upstream"`
+	WaitedUS int64  `json:"waited_us"`
+}
+
+// Dispatched: attempt N is about to leave for an upstream. "Sent" means from here on.
+type Dispatched struct {
+	N             int    `json:"n"` // from 1
+	Upstream      string `json:"upstream"`
+	Account       string `json:"account"`
+	ResolvedModel string `json:"resolved_model,omitempty"` // by alias rules; used for logs and prices
+	UpstreamModel string `json:"upstream_model,omitempty"` // what the body says when it was rewritten
+	Why           string `json:"why,omitempty"`
+	Probe         bool   `json:"probe,omitempty"` // half-open breaker
+}
+
+// Failed: attempt N came to nothing and another one may follow. It carries its own usage and costs.
+type Failed struct {
+	N              int            `json:"n"`
+	Class          string         `json:"class"` // domain/failure
+	UpstreamStatus int            `json:"upstream_status,omitempty"`
+	UpstreamID     string         `json:"upstream_request_id,omitempty"`
+	Evidence       string         `json:"evidence,omitempty"` // start of the error body or of the error's text, without secrets
+	Next           string         `json:"next"`               // next_account, next_upstream, same_account, stop
+	Counted        bool           `json:"counted,omitempty"`  // by the breaker
+	Usage          pricing.Usage  `json:"usage,omitzero"`
+	UsageSource    pricing.Source `json:"usage_source,omitempty"`
+	PriceVersion   string         `json:"price_version,omitempty"`
+	UpstreamCost   money.Amount   `json:"upstream_cost,omitzero"`
+	Cost           money.Amount   `json:"cost,omitzero"`
+	TookUS         int64          `json:"took_us"`
+	TTFTUS         int64          `json:"ttft_us,omitempty"`
+}
+
+// Progressed: usage so far of a long stream; recovery bills it when the node dies.
+type Progressed struct {
+	N           int            `json:"n"`
+	Usage       pricing.Usage  `json:"usage"`
+	UsageSource pricing.Source `json:"usage_source"`
+}
+
+// Outcome is how a request ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Completed     Outcome = "completed"
+	FailedOutcome Outcome = "failed"
+	RejectedOut   Outcome = "rejected"
+	Cancelled     Outcome = "cancelled"
+	Abandoned     Outcome = "abandoned" // the node died; settled by recovery
+)
+
+// Settled: the one end of an admitted request. Usage and costs are those of the final attempt; the bill is their sum
+// with those of the Failed ones.
+type Settled struct {
+	Outcome          Outcome        `json:"outcome"`
+	Status           int            `json:"status"` // HTTP status that the client got (499 when it was gone)
+	Code             string         `json:"code,omitempty"`
+	Reason           string         `json:"reason,omitempty"`
+	Stage            string         `json:"failure_stage,omitempty"`
+	Class            string         `json:"class,omitempty"` // of the final attempt; "" when nothing was sent
+	UpstreamStatus   int            `json:"upstream_status,omitempty"`
+	UpstreamID       string         `json:"upstream_request_id,omitempty"`
+	Attempts         int            `json:"attempts"` // dispatched ones
+	Sent             bool           `json:"did_send_upstream"`
+	Usage            pricing.Usage  `json:"usage,omitzero"`
+	UsageSource      pricing.Source `json:"usage_source"`
+	ServiceTier      string         `json:"service_tier,omitempty"` // as reported
+	PriceVersion     string         `json:"price_version,omitempty"`
+	InputMultiplier  string         `json:"input_multiplier,omitempty"`  // upstream's; "" is 1
+	OutputMultiplier string         `json:"output_multiplier,omitempty"` // upstream's; "" is 1
+	GroupMultiplier  string         `json:"group_multiplier,omitempty"`  // "" is 1
+	UpstreamCost     money.Amount   `json:"upstream_cost,omitzero"`
+	Cost             money.Amount   `json:"cost,omitzero"`
+	Unpriced         bool           `json:"unpriced,omitempty"`
+	UnpricedReason   string         `json:"unpriced_reason,omitempty"` // price_not_found
+	ClientGone       bool           `json:"client_gone,omitempty"`
+	OnDisconnect     string         `json:"on_disconnect,omitempty"` // policy that was applied when the client had gone
+	TTFTUS           int64          `json:"ttft_us,omitempty"`       // of the final attempt, to the first content
+	AttemptUS        int64          `json:"attempt_us,omitempty"`    // of the final attempt
+	QueueState       string         `json:"queue_state,omitempty"`   // resumed, timed_out, aborted
+	WaitedUS         int64          `json:"waited_us,omitempty"`
+	DurationUS       int64          `json:"duration_us"`
+}

@@ -1,0 +1,74 @@
+package request
+
+import "time"
+
+// Attempt is one try as its facts told it.
+type Attempt struct {
+	Dispatched Dispatched
+	At         time.Time
+	Failed     *Failed // nil while running, and for the final attempt
+}
+
+// Story is the fold of one request's facts. Projections read it beside the fact that just came, so that facts need
+// not repeat what an earlier one said. The zero value is a request of which nothing is known.
+type Story struct {
+	ID         string
+	AdmittedAt time.Time
+	Rejected   *Rejected
+	Admitted   *Admitted
+	Queued     *Queued
+	Resumed    *Resumed
+	Attempts   []Attempt
+	Progressed *Progressed
+	Settled    *Settled
+	EndedAt    time.Time
+	Facts      int64 // seen, = version of the stream
+}
+
+// Evolve folds one fact that happened at the given time into the story. It is total: an unknown fact changes only the
+// count.
+func (s *Story) Evolve(fact any, at time.Time) {
+	s.Facts++
+	switch f := fact.(type) {
+	case *Rejected:
+		s.Rejected, s.AdmittedAt, s.EndedAt = f, at, at
+	case *Admitted:
+		s.Admitted, s.AdmittedAt = f, at
+	case *Queued:
+		s.Queued = f
+	case *Resumed:
+		s.Resumed = f
+	case *Dispatched:
+		s.Attempts = append(s.Attempts, Attempt{Dispatched: *f, At: at})
+	case *Failed:
+		if i := f.N - 1; i >= 0 && i < len(s.Attempts) {
+			s.Attempts[i].Failed = f
+		}
+	case *Progressed:
+		s.Progressed = f
+	case *Settled:
+		s.Settled, s.EndedAt = f, at
+	}
+}
+
+// Ended says that the terminal fact has been seen.
+func (s *Story) Ended() bool { return s.Settled != nil || s.Rejected != nil }
+
+// Final is the last attempt, nil when nothing was sent.
+func (s *Story) Final() *Attempt {
+	if len(s.Attempts) == 0 {
+		return nil
+	}
+	return &s.Attempts[len(s.Attempts)-1]
+}
+
+// Ask is what the client wanted.
+func (s *Story) Ask() Ask {
+	switch {
+	case s.Admitted != nil:
+		return s.Admitted.Ask
+	case s.Rejected != nil:
+		return s.Rejected.Ask
+	}
+	return Ask{}
+}
