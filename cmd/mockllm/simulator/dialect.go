@@ -1,0 +1,85 @@
+package simulator
+
+import "strconv"
+
+// dialect builds the JSON bodies and events of one wire protocol. Each method appends to b and returns it.
+// Texts are plain ASCII without characters that JSON escapes.
+type dialect interface {
+	// streams tells whether the request wants a stream, and if so whether as a JSON array instead of SSE.
+	streams(path string, body []byte) (stream, array bool)
+	// whole is a non-stream answer.
+	whole(b js, a *answer, txt []byte) js
+	// start is everything before the first content chunk.
+	start(b js, a *answer) js
+	// delta is content chunk i, from 0.
+	delta(b js, a *answer, txt []byte, i int) js
+	// end is everything after the last of n content chunks of unit each.
+	end(b js, a *answer, unit []byte, n int) js
+	// broken is the error inside a stream, after n content chunks.
+	broken(b js, a *answer, n int) js
+	// refusal is the body of an error status. kind "" means the usual one for the status.
+	refusal(b js, a *answer, status int, kind string) js
+	// idHeader is the name of the header that carries the upstream's request id.
+	idHeader() string
+}
+
+// failing is a dialect that can answer 200 with a failed result.
+type failing interface {
+	failedWhole(b js, a *answer) js
+	failedEvent(b js, a *answer, n int) js
+}
+
+// answer is what the dialects need to know of one request.
+type answer struct {
+	model      string
+	n          uint64 // request number: makes the ids
+	created    int64  // unix seconds
+	usage      usage
+	askedUsage bool // OpenAI chat: the stream ends with a usage chunk
+	array      bool // Gemini: a JSON array instead of SSE
+	retryAfter int  // seconds; 0 = not said
+}
+
+// usage is a token count as a Behavior gives it: in and out are totals, the others parts of them.
+type usage struct {
+	in, cached, write, write1h int
+	out, reasoning             int
+}
+
+// usageOf derives what b leaves open from the body's size and the answer's.
+func usageOf(b *Behavior, bodyBytes int, stream bool) usage {
+	u := usage{in: b.PromptTokens, out: b.OutTokens, cached: b.CachedTokens, write: b.CacheWriteTokens,
+		write1h: b.CacheWrite1hTokens, reasoning: b.ReasoningTokens}
+	if u.in == 0 {
+		u.in = max((bodyBytes+3)/4, u.cached+u.write)
+	}
+	if u.out == 0 {
+		u.out = (b.RespBytes + 3) / 4
+		if stream {
+			u.out = b.Chunks
+		}
+		u.out = max(u.out, u.reasoning)
+	}
+	return u
+}
+
+// js is JSON text under construction.
+type js []byte
+
+func (b js) s(x string) js { return append(b, x...) }
+func (b js) t(x []byte) js { return append(b, x...) }
+func (b js) d(n int) js    { return strconv.AppendInt(b, int64(n), 10) }
+func (b js) q(x string) js { return strconv.AppendQuote(b, x) }
+
+// id is a name of request n's, such as msg_gk2x: the same in every event of the answer.
+func (b js) id(prefix string, n uint64) js {
+	return strconv.AppendUint(append(b, prefix...), 1_000_000_000+n, 36)
+}
+
+// kindOf finds the usual error type of a status; def is for all others.
+func kindOf(table map[int]string, status int, def string) string {
+	if k, ok := table[status]; ok {
+		return k
+	}
+	return def
+}
