@@ -4,6 +4,7 @@ package money
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -57,27 +58,31 @@ func ParseDecimal(s string, places int) (int64, error) {
 	if len(frac) > places {
 		return 0, fmt.Errorf("more than %d decimals", places)
 	}
-	var n int64
+	limit := uint64(math.MaxInt64)
+	if neg {
+		limit++ // the smallest int64 has no positive twin
+	}
+	var n uint64
 	for i := 0; i < len(whole)+places; i++ {
-		var d int64
+		d := byte(0)
 		switch {
 		case i < len(whole):
-			d = int64(whole[i]) - '0'
+			d = whole[i] - '0'
 		case i-len(whole) < len(frac):
-			d = int64(frac[i-len(whole)]) - '0'
+			d = frac[i-len(whole)] - '0'
 		}
-		if d < 0 || d > 9 {
+		if d > 9 {
 			return 0, errors.New("not a decimal number")
 		}
-		if n > (1<<63-1-d)/10 {
+		if n > (limit-uint64(d))/10 {
 			return 0, errors.New("out of range")
 		}
-		n = n*10 + d
+		n = n*10 + uint64(d)
 	}
 	if neg {
 		n = -n
 	}
-	return n, nil
+	return int64(n), nil
 }
 
 // AppendDecimal appends n units of 10^-places to b in the shortest exact form.

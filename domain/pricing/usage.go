@@ -1,3 +1,4 @@
+// Package pricing says what usage costs: exact, rounded once, never in floats.
 package pricing
 
 // Usage is what one attempt consumed, in tokens, split once into disjoint classes: no token is counted in two of

@@ -131,7 +131,8 @@ type Settled struct {
 	Class            string         `json:"class,omitempty"` // of the final attempt; "" when nothing was sent
 	UpstreamStatus   int            `json:"upstream_status,omitempty"`
 	UpstreamID       string         `json:"upstream_request_id,omitempty"`
-	Attempts         int            `json:"attempts"` // dispatched ones
+	Evidence         string         `json:"evidence,omitempty"` // of a failed final attempt, as in Failed
+	Attempts         int            `json:"attempts"`           // dispatched ones
 	Sent             bool           `json:"did_send_upstream"`
 	Usage            pricing.Usage  `json:"usage,omitzero"`
 	UsageSource      pricing.Source `json:"usage_source"`

@@ -1,0 +1,112 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/gate"
+)
+
+// Admit takes a slot of the caller: one of its user's and one of its key's, granted as one. When one is missing it
+// waits, first come first served, for at most 30 s and with at most 20 in the queue: TimedOut, QueueFull. Aborted when
+// the channel of gone is closed; gone is called only when it waits, and may be nil. Which actor that is follows from the
+// key and the layout; caller is only noted in the pass. The refusal is nil when there is a pass.
+func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan struct{}) (Pass, *Refusal) {
+	r := s.dir.Load().keys[key]
+	if r == nil {
+		return Pass{}, &Refusal{Reason: s.goneReason(UnknownCaller)}
+	}
+	m := &admit{want: w, key: key, replies: make(chan admitted, 2)}
+	s.send(r.pid, m)
+	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid}
+	var first admitted
+	select {
+	case first = <-m.replies:
+	case <-r.gone:
+		select {
+		case first = <-m.replies:
+		default:
+			return Pass{}, &Refusal{Reason: s.goneReason(Evicted)}
+		}
+	}
+	if first.queued {
+		return s.admitWaiting(m, pass, gone)
+	}
+	return passed(pass, first)
+}
+
+func passed(p Pass, a admitted) (Pass, *Refusal) {
+	if a.refusal.Reason != "" {
+		return Pass{}, &a.refusal
+	}
+	return p, nil
+}
+
+// admitWaiting waits in the queue. Who evicts says so, so that nobody waits for an actor that is gone.
+func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}) (Pass, *Refusal) {
+	start := s.now()
+	var away <-chan struct{}
+	if gone != nil {
+		away = gone()
+	}
+	timer := time.NewTimer(callerTimeout)
+	defer timer.Stop()
+	why, no := gate.TimedOut, Refusal{Reason: TimedOut}
+	select {
+	case last := <-m.replies:
+		p.Waited = s.now().Sub(start)
+		return passed(p, last)
+	case <-timer.C:
+	case <-away:
+		why, no.Reason = gate.Aborted, Aborted
+	}
+	if m.claim.cancel() {
+		s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: why})
+		return Pass{}, &no
+	}
+	last := <-m.replies // who won the claim says so in the same step
+	if why == gate.Aborted {
+		s.Leave(p)
+		return Pass{}, &no
+	}
+	p.Waited = s.now().Sub(start)
+	return passed(p, last)
+}
+
+// Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
+func (s *System) Leave(p Pass) {
+	if p.pid != nil {
+		s.send(p.pid, &leaveCaller{id: p.ID, key: p.Key})
+	}
+}
+
+// placeCallers starts and tells the actors of users and of keys that belong to nobody (that is known).
+func (s *System) placeCallers(l Layout, was, is *directory) {
+	keys := map[CallerID][]catalog.Key{}
+	slots := map[CallerID]*int{}
+	for _, u := range l.Users {
+		keys["user/"+u.ID], slots["user/"+u.ID] = nil, u.Slots
+	}
+	for _, k := range l.Keys {
+		id := "user/" + k.User
+		if _, known := keys[id]; !known || k.User == "" {
+			id = "key/" + k.ID
+		}
+		keys[id] = append(keys[id], k)
+	}
+	for id, own := range keys {
+		r := was.callers[id]
+		if r == nil {
+			r = &callerRef{ref: s.spawn("caller/"+id, newCallerDesk(s, id)), id: id}
+		}
+		m := &reconfigureCaller{slots: slots[id], keys: own, done: make(chan error, 1)}
+		s.send(r.pid, m)
+		if err := await(m.done, r.gone); err != nil {
+			s.log.Error("caller kept its old settings", "caller", id, "error", err)
+		}
+		is.callers[id] = r
+		for _, k := range own {
+			is.keys[k.ID] = r
+		}
+	}
+}

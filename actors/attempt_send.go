@@ -1,0 +1,124 @@
+package actors
+
+import (
+	"strings"
+
+	"github.com/penstock/penstock/domain/dialect"
+)
+
+// outgoing builds the call of the present attempt.
+func (l *life) outgoing(fresh bool) *Outgoing {
+	u := l.up
+	scheme, host, root := splitURL(u.BaseURL)
+	o := &Outgoing{
+		Method: l.c.Ask.Method, Scheme: scheme, Host: host, Target: l.target(root, u.PathPrefix), Body: l.body(),
+		Connect: u.Timeouts.Connect.Std(), First: u.Timeouts.FirstByte.Std(), Idle: u.Timeouts.Idle.Std(),
+		Fresh: fresh, Gone: l.cut,
+	}
+	o.Headers = make([]Header, 0, len(l.c.Headers)+len(u.Headers)+2)
+	for _, h := range l.c.Headers {
+		if _, own := u.Headers[strings.ToLower(h.Name)]; !own {
+			o.Headers = append(o.Headers, h)
+		}
+	}
+	for name, value := range u.Headers {
+		o.Headers = append(o.Headers, Header{name, value})
+	}
+	secret, _ := l.d.Credential(l.lease.Account)
+	o.Headers = append(o.Headers, authorization(l.c.Endpoint.Dialect, secret), Header{"Accept-Encoding", "identity"})
+	return o
+}
+
+// authorization is the header in which the dialect's providers take a credential.
+func authorization(d dialect.Dialect, secret string) Header {
+	switch d {
+	case dialect.AnthropicMessages:
+		return Header{"x-api-key", secret}
+	case dialect.Gemini:
+		return Header{"x-goog-api-key", secret}
+	}
+	return Header{"Authorization", "Bearer " + secret}
+}
+
+// splitURL cuts a base URL, which was checked when it was written, into scheme, host and path without a final slash.
+func splitURL(base string) (scheme, host, root string) {
+	scheme, rest, _ := strings.Cut(base, "://")
+	host, root = rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		host, root = rest[:i], strings.TrimRight(rest[i:], "/")
+	}
+	return scheme, host, root
+}
+
+// target is the path and query at the upstream. The canonical path begins with /v1 or /v1beta; a root that ends with
+// the same does not double it, and a path prefix stands in its place.
+func (l *life) target(root string, prefix *string) string {
+	path := l.c.Endpoint.Path
+	if m := l.cand.UpstreamModel; m != "" && l.c.Endpoint.Model != "" {
+		path = withModel(path, m)
+	}
+	version := "/v1"
+	if strings.HasPrefix(path, "/v1beta/") {
+		version = "/v1beta"
+	}
+	switch {
+	case prefix != nil:
+		path = strings.TrimRight(*prefix, "/") + strings.TrimPrefix(path, version)
+	case strings.HasSuffix(root, version):
+		path = strings.TrimPrefix(path, version)
+	}
+	path = root + path
+	if l.c.Query != "" {
+		path += "?" + l.c.Query
+	}
+	return path
+}
+
+// withModel puts another model into a path such as /v1beta/models/m:generateContent.
+func withModel(path, model string) string {
+	i, k := strings.Index(path, "/models/"), strings.LastIndexByte(path, ':')
+	if i < 0 || k < i {
+		return path
+	}
+	return path[:i] + "/models/" + escapePath(model) + path[k:]
+}
+
+// escapePath escapes what may not stand in a path segment; slashes stay.
+func escapePath(s string) string {
+	const plain = "-_.~/@:+"
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(plain, c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		const hex = "0123456789ABCDEF"
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+// body is what is sent: the client's bytes, but for a spliced model and usage option.
+func (l *life) body() []byte {
+	b, scan := l.c.Body, l.c.Scan
+	if m := l.cand.UpstreamModel; m != "" && l.c.Endpoint.Model == "" && !scan.ModelSpan.Empty() {
+		b = dialect.SpliceModel(nil, b, scan, m)
+		if !l.injects() {
+			return b
+		}
+		scan, _ = dialect.ScanRequest(b, l.c.Endpoint.Dialect) // it was valid before, and the model's text is escaped
+	}
+	if l.injects() {
+		return dialect.SpliceUsage(nil, b, scan)
+	}
+	return b
+}
+
+// injects says that we ask for the usage of a chat stream on our own, and keep its chunk from the client.
+func (l *life) injects() bool {
+	return l.c.Endpoint.Dialect == dialect.OpenAIChat && l.c.Endpoint.Kind == dialect.Generate && l.c.Scan.Stream &&
+		!l.c.Scan.IncludeUsage && l.snap.Settings.ChatUsage == "inject"
+}

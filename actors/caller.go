@@ -1,0 +1,199 @@
+package actors
+
+import (
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/gate"
+)
+
+// CallerID names whose slots count: "user/<id>", or "key/<id>" of a key that belongs to nobody.
+type CallerID = string
+
+// Callers wait for their own slots for at most callerTimeout, and at most callerQueueMax of them at once.
+const (
+	callerTimeout  = 30 * time.Second
+	callerQueueMax = 20
+)
+
+// Pass is a slot of a caller: of the user and of the key, granted as one. It is held until Leave.
+type Pass struct {
+	ID     LeaseID
+	Caller CallerID
+	Key    string
+	Waited time.Duration
+	pid    *actor.PID // of the actor that granted it, also when the key has moved to another user since
+}
+
+// callerDesk is one user with all its keys, or one key of nobody. Its gates are granted together because one actor
+// has them all.
+type callerDesk struct {
+	sys    *System
+	id     CallerID
+	gate   *gate.Gate            // the user's slots, and the queue of all keys
+	keys   map[string]*gate.Gate // slots of each key
+	closed bool
+}
+
+// admit asks for a pass. It comes from no pool: what waits is not hot, and the rest is small.
+type admit struct {
+	quiet
+	want    Want
+	key     string
+	claim   claimState
+	replies chan admitted // room for a first and a last answer
+}
+
+// admitted answers an admit: refused, granted, or queued (ticket > 0) with one more answer to follow.
+type admitted struct {
+	refusal Refusal
+	queued  bool
+}
+
+type leaveCaller struct {
+	quiet
+	id  LeaseID
+	key string
+}
+
+type leaveCallerQueue struct {
+	quiet
+	id  LeaseID
+	why gate.Why
+}
+
+type reconfigureCaller struct {
+	quiet
+	slots *int
+	keys  []catalog.Key
+	done  chan error
+}
+
+func newCallerDesk(s *System, id CallerID) *callerDesk {
+	return &callerDesk{sys: s, id: id, gate: gate.New(gate.Policy{}), keys: map[string]*gate.Gate{}}
+}
+
+func (m *admit) refuse(r Reason) { tell(m.replies, admitted{refusal: Refusal{Reason: r}}) }
+
+func (d *callerDesk) receive(_ actor.Context, msg any) {
+	if d.closed {
+		turnAway(msg, d.sys.goneReason(Evicted))
+		return
+	}
+	d.sys.before(d.id, msg)
+	switch m := msg.(type) {
+	case *admit:
+		d.admit(m, d.sys.now())
+	case *leaveCaller:
+		d.leave(m)
+	case *leaveCallerQueue:
+		d.gate.Leave(m.id, m.why)
+	case *reconfigureCaller:
+		d.reconfigure(m)
+		m.done <- nil
+	}
+}
+
+func (d *callerDesk) room(key string) bool { return d.keys[key] != nil && d.keys[key].Room() }
+
+// admit grants at once when both gates have room: who waits then waits for another key. Else it queues.
+func (d *callerDesk) admit(m *admit, now time.Time) {
+	switch {
+	case d.keys[m.key] == nil:
+		m.refuse(UnknownCaller)
+	case d.gate.Holder(m.want.ID) != nil || d.gate.Waiter(m.want.ID) != nil:
+		m.refuse(LocalFault)
+	case d.gate.Room() && d.room(m.key):
+		d.hold(m, now)
+		m.replies <- admitted{}
+	default:
+		_, err := d.gate.Join(m.want.ID, m.key, now, m)
+		if errors.Is(err, gate.ErrQueueFull) {
+			m.refuse(QueueFull)
+			return
+		}
+		m.replies <- admitted{queued: true}
+	}
+}
+
+// hold takes both slots; the caller has looked that there is room.
+func (d *callerDesk) hold(m *admit, now time.Time) {
+	for _, g := range []*gate.Gate{d.gate, d.keys[m.key]} {
+		if _, err := g.Hold(m.want.ID, m.key, now); err == nil {
+			g.Confirm(m.want.ID, "")
+		}
+	}
+}
+
+func (d *callerDesk) leave(m *leaveCaller) {
+	d.gate.Free(m.id)
+	if k := d.keys[m.key]; k != nil {
+		k.Free(m.id)
+	}
+}
+
+// after serves the waiters that can be served, in the order of their tickets.
+func (d *callerDesk) after() {
+	for !d.closed {
+		w := d.gate.Next(func(w *gate.Waiter) bool { return d.room(w.Key) })
+		if w == nil {
+			return
+		}
+		m := w.Tag.(*admit)
+		if !m.claim.grant() {
+			d.gate.Leave(w.ID, gate.Moved)
+			continue
+		}
+		d.gate.Leave(w.ID, gate.Served)
+		d.hold(m, d.sys.now())
+		m.replies <- admitted{}
+	}
+}
+
+func (d *callerDesk) reconfigure(m *reconfigureCaller) {
+	longest := callerQueueMax
+	queue := &gate.Queue{Timeout: callerTimeout, MaxLength: &longest}
+	keys := make(map[string]*gate.Gate, len(m.keys))
+	for _, k := range m.keys {
+		g := d.keys[k.ID]
+		if g == nil {
+			g = gate.New(gate.Policy{})
+		}
+		g.Reconfigure(gate.Policy{Slots: k.Slots})
+		keys[k.ID] = g
+	}
+	d.keys = keys
+	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
+	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
+}
+
+// evict throws out the waiters whose key is chosen.
+func (d *callerDesk) evict(r Reason, which func(key string) bool) {
+	for _, w := range d.gate.Waiters {
+		if which(w.Key) {
+			d.gate.Leave(w.ID, gate.Moved)
+			w.Tag.(*admit).refuse(r)
+		}
+	}
+}
+
+func (d *callerDesk) fault(msg any) {
+	switch m := msg.(type) {
+	case *admit:
+		d.gate.Leave(m.want.ID, gate.Moved)
+		d.leave(&leaveCaller{id: m.want.ID, key: m.key})
+	case *leaveCaller:
+		d.leave(m)
+	case *reconfigureCaller:
+		tell(m.done, reasonError(LocalFault))
+	}
+	turnAway(msg, LocalFault)
+}
+
+func (d *callerDesk) stop() {
+	d.closed = true
+	d.evict(d.sys.goneReason(Evicted), func(string) bool { return true })
+}

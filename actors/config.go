@@ -1,0 +1,312 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
+)
+
+// Vault seals the credentials of accounts.
+type Vault interface {
+	Seal(account string, version int64, plain string) (sealed, digest []byte)
+	Digest(account, plain string) []byte
+	Open(account string, version int64, sealed []byte) (string, error)
+}
+
+// UnopenedError names the accounts whose credentials the vault does not open.
+type UnopenedError struct{ Accounts []string }
+
+func (e *UnopenedError) Error() string {
+	return "the secret key does not open the credentials of accounts: " + strings.Join(e.Accounts, ", ")
+}
+
+// Wish is a change of one resource. A nil Resource wants it gone.
+type Wish struct {
+	Kind     catalog.Kind
+	ID       string
+	Resource catalog.Resource
+	APIKey   string // of an account, in plain text; "" keeps the present one
+	// Check refuses the change by the version of the resource that is there now, 0 for none. May be nil.
+	Check func(version int64) error
+}
+
+// Applied is what became of a wish, or of a resource that was pruned.
+type Applied struct {
+	catalog.Ref
+	Before, After catalog.Resource // nil: was not, is not there
+	Changed       bool
+	Version       int64           // of the stream, after
+	Position      events.Position // of the fact, 0 without one
+}
+
+// Catalogue is the shell around the configuration: one writer decides, stores, folds, and puts the new snapshot in
+// force before the write returns. Readers take the snapshot without a lock.
+type Catalogue struct {
+	store   events.Store
+	vault   Vault
+	journal *events.Journal
+	node    string
+	inForce func(*catalog.Snapshot)
+
+	mu          sync.Mutex
+	state       *catalog.State
+	snapshot    atomic.Pointer[catalog.Snapshot]
+	credentials atomic.Pointer[map[string]credential]
+}
+
+type credential struct {
+	version int64
+	plain   string
+}
+
+// LoadState folds the stored configuration.
+func LoadState(ctx context.Context, store events.Store) (*catalog.State, error) {
+	state := catalog.NewState()
+	err := store.Find(ctx, events.Query{StreamPrefix: "catalog/"}, func(row *events.Committed) bool {
+		for i, f := range row.Facts {
+			state.Evolve(f, int64(row.Position)+int64(i))
+		}
+		return true
+	})
+	return state, errors.Wrap(err, "load catalogue")
+}
+
+// LoadCatalogue folds the stored configuration and opens the credentials; when some do not open the error is an
+// *UnopenedError.
+func LoadCatalogue(ctx context.Context, store events.Store, vault Vault) (*Catalogue, error) {
+	state, err := LoadState(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	c := &Catalogue{store: store, vault: vault, state: state}
+	snap := catalog.Build(c.state, nil)
+	opened, err := c.open(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.credentials.Store(&opened)
+	c.snapshot.Store(snap)
+	return c, nil
+}
+
+// Serve lets the catalogue take wishes. inForce is called with every new snapshot, before Apply returns.
+func (c *Catalogue) Serve(journal *events.Journal, node string, inForce func(*catalog.Snapshot)) {
+	c.journal, c.node, c.inForce = journal, node, inForce
+}
+
+// open opens the credentials of all accounts, taking over those that known has.
+func (c *Catalogue) open(ctx context.Context, known map[string]credential) (map[string]credential, error) {
+	opened := map[string]credential{}
+	var bad []string
+	for _, r := range c.state.List(catalog.KindAccount) {
+		a := r.(*catalog.Account)
+		if k, ok := known[a.ID]; ok && k.version == a.SecretVersion {
+			opened[a.ID] = k
+			continue
+		}
+		sealed, err := c.store.Secret(ctx, a.ID, a.SecretVersion)
+		if err != nil {
+			return nil, errors.Wrapf(err, "account %s", a.ID)
+		}
+		if sealed == nil {
+			bad = append(bad, a.ID)
+			continue
+		}
+		plain, err := c.vault.Open(a.ID, a.SecretVersion, sealed.Sealed)
+		if err != nil {
+			bad = append(bad, a.ID)
+			continue
+		}
+		opened[a.ID] = credential{a.SecretVersion, plain}
+	}
+	if len(bad) > 0 {
+		slices.Sort(bad)
+		return nil, &UnopenedError{bad}
+	}
+	return opened, nil
+}
+
+// Snapshot is the configuration in force.
+func (c *Catalogue) Snapshot() *catalog.Snapshot { return c.snapshot.Load() }
+
+// Credential is the credential of an account.
+func (c *Catalogue) Credential(account string) (string, bool) {
+	k, ok := (*c.credentials.Load())[account]
+	return k.plain, ok
+}
+
+// Get is a resource and the version of its stream.
+func (c *Catalogue) Get(kind catalog.Kind, id string) (catalog.Resource, int64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Get(kind, id)
+}
+
+// List is all resources of a kind, in order of their ids, with their versions.
+func (c *Catalogue) List(kind catalog.Kind) ([]catalog.Resource, []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.state.List(kind)
+	versions := make([]int64, len(list))
+	for i, r := range list {
+		_, versions[i], _ = c.state.Get(kind, r.Ident())
+	}
+	return list, versions
+}
+
+// Revision is the position of the last fact of the configuration in force.
+func (c *Catalogue) Revision() events.Position { return events.Position(c.snapshot.Load().Revision) }
+
+// Apply makes all wishes true in one append, or none. With prune every resource that no wish names is removed; a dry
+// run only decides. Applied has one entry per wish, in their order, then the pruned ones.
+func (c *Catalogue) Apply(ctx context.Context, wishes []Wish, dryRun, prune bool) ([]Applied, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out, cmds, secrets, err := c.commands(ctx, wishes)
+	if err != nil {
+		return nil, err
+	}
+	if prune {
+		out, cmds = c.prune(out, cmds)
+	}
+	changes, err := catalog.DecideAll(c.state, cmds)
+	if err != nil {
+		return nil, err
+	}
+	next := c.state.Clone()
+	for i := range changes {
+		for _, f := range changes[i].Facts {
+			next.Evolve(f, next.Revision)
+		}
+	}
+	for i := range out {
+		out[i].After, out[i].Version, _ = next.Get(out[i].Kind, out[i].ID)
+		for k := range changes {
+			out[i].Changed = out[i].Changed || changes[k].Ref == out[i].Ref
+		}
+	}
+	if dryRun || len(changes) == 0 {
+		return out, nil
+	}
+	return out, c.commit(ctx, changes, secrets, out)
+}
+
+// commands turns wishes into commands and seals new credentials.
+func (c *Catalogue) commands(ctx context.Context, wishes []Wish) ([]Applied, []catalog.Command, []events.Secret, error) {
+	var out []Applied
+	var cmds []catalog.Command
+	var secrets []events.Secret
+	for _, w := range wishes {
+		ref := catalog.Ref{Kind: w.Kind, ID: w.ID}
+		before, version, there := c.state.Get(w.Kind, w.ID)
+		if w.Check != nil {
+			if !there {
+				version = 0
+			}
+			if err := w.Check(version); err != nil {
+				return nil, nil, nil, errors.Wrap(err, ref.String())
+			}
+		}
+		out = append(out, Applied{Ref: ref, Before: before})
+		if w.Resource == nil {
+			cmds = append(cmds, catalog.Remove{Kind: w.Kind, ID: w.ID})
+			continue
+		}
+		r := w.Resource
+		if a, ok := r.(*catalog.Account); ok && w.APIKey != "" {
+			sealed, secret, err := c.sealed(ctx, a, before, w.APIKey)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			r = sealed
+			if secret != nil {
+				secrets = append(secrets, *secret)
+			}
+		}
+		cmds = append(cmds, catalog.Apply{Resource: r})
+	}
+	return out, cmds, secrets, nil
+}
+
+// sealed is the account with a version of the credential: the present one when that is the same, else a new one.
+func (c *Catalogue) sealed(ctx context.Context, a *catalog.Account, before catalog.Resource, plain string) (*catalog.Account, *events.Secret, error) {
+	newest, err := c.store.Secret(ctx, a.ID, 0)
+	if err != nil {
+		return nil, nil, errors.Wrapf(err, "account %s", a.ID)
+	}
+	with := *a
+	with.Masked = catalog.Mask(plain)
+	if old, ok := before.(*catalog.Account); ok && newest != nil && newest.Version == old.SecretVersion &&
+		bytes.Equal(newest.Digest, c.vault.Digest(a.ID, plain)) {
+		with.SecretVersion = old.SecretVersion
+		return &with, nil, nil
+	}
+	with.SecretVersion = 1
+	if newest != nil {
+		with.SecretVersion = newest.Version + 1
+	}
+	s := &events.Secret{ID: a.ID, Version: with.SecretVersion}
+	s.Sealed, s.Digest = c.vault.Seal(a.ID, s.Version, plain)
+	return &with, s, nil
+}
+
+// prune adds the removal of everything that is not named.
+func (c *Catalogue) prune(out []Applied, cmds []catalog.Command) ([]Applied, []catalog.Command) {
+	named := map[catalog.Ref]bool{}
+	for _, a := range out {
+		named[a.Ref] = true
+	}
+	for _, kind := range slices.Backward(catalog.Kinds()) {
+		for _, r := range c.state.List(kind) {
+			if ref := (catalog.Ref{Kind: kind, ID: r.Ident()}); !named[ref] {
+				out = append(out, Applied{Ref: ref, Before: r})
+				cmds = append(cmds, catalog.Remove{Kind: kind, ID: ref.ID})
+			}
+		}
+	}
+	return out, cmds
+}
+
+// commit stores the changes, folds them and puts them in force.
+func (c *Catalogue) commit(ctx context.Context, changes []catalog.Change, secrets []events.Secret, out []Applied) error {
+	a := events.Append{Secrets: secrets}
+	now := time.Now().UTC()
+	for i := range changes {
+		a.Rows = append(a.Rows, events.Row{
+			Stream: changes[i].Stream(), Version: changes[i].Version, At: now, Node: c.node, Facts: changes[i].Facts,
+		})
+	}
+	at, err := c.journal.Start(a, events.May).Position()
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		for k := range out {
+			if out[k].Ref == changes[i].Ref {
+				out[k].Position = at
+			}
+		}
+		for _, f := range changes[i].Facts {
+			c.state.Evolve(f, int64(at))
+			at++
+		}
+	}
+	opened, err := c.open(ctx, *c.credentials.Load())
+	if err != nil {
+		return err
+	}
+	snap := catalog.Build(c.state, c.snapshot.Load())
+	c.credentials.Store(&opened)
+	c.snapshot.Store(snap)
+	c.inForce(snap)
+	return nil
+}

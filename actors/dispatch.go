@@ -1,0 +1,99 @@
+package actors
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
+	"github.com/penstock/penstock/domain/request"
+	"github.com/penstock/penstock/events"
+)
+
+// Durability says what waits for the journal.
+type Durability string
+
+// The levels, from the strictest to the loosest that is supported.
+const (
+	// Dispatched: request bytes leave for an upstream only when {admitted, dispatched} is committed.
+	AtDispatch Durability = "dispatched"
+	// Overlapped: the commit runs beside the call; no byte of the answer leaves before it.
+	Overlapped Durability = "overlapped"
+	// Relaxed: nothing waits.
+	Relaxed Durability = "relaxed"
+)
+
+// Dispatcher runs the life of requests: admission, lease, dispatch, failover, answer, settlement. One per gateway.
+type Dispatcher struct {
+	System     *System
+	Catalog    func() *catalog.Snapshot
+	Journal    *events.Journal
+	Transport  Transport
+	Credential func(account string) (secret string, ok bool)
+	Durability Durability
+	Node       string
+	Logger     *slog.Logger
+	Now        func() time.Time
+	Random     func() uint64
+	Draining   func() bool
+}
+
+// Call is one request as the data plane has read it. Body and Headers must stay as they are until the answer has been
+// written.
+type Call struct {
+	ID       string
+	At       time.Time
+	Endpoint dialect.Endpoint
+	Scan     dialect.Request
+	Query    string // of the URL, without the client's credential
+	Headers  []Header
+	Body     []byte
+	Key      *catalog.Key
+	Ask      request.Ask
+	Gone     *Gone
+}
+
+// Answer is what the client gets. Exactly one of Body and Stream is used. Stream runs until the answer has ended and
+// the request is settled; it must be called exactly once. An error from it means that the connection has to be cut.
+type Answer struct {
+	Status  int
+	Headers []Header
+	Body    []byte
+	Stream  func(w io.Writer) error
+}
+
+// Begin runs a request up to its answer, or to the first content of a stream.
+func (d *Dispatcher) Begin(c *Call) Answer {
+	if d.Draining != nil && d.Draining() {
+		return d.Refuse(c, failure.New(failure.Draining, ""))
+	}
+	if err := d.Journal.Room(); err != nil {
+		return refusalAnswer(c, storeRefusal(err), false)
+	}
+	l := &life{d: d, c: c, snap: d.Catalog(), now: d.Now}
+	defer func() {
+		if r := recover(); r != nil {
+			l.panicked(r)
+		}
+	}()
+	return l.guard(l.run)
+}
+
+// Refuse answers a request that never came to a plan, and records that with a lone request.rejected when the journal
+// has room: what overloads the store is not helped by more events.
+func (d *Dispatcher) Refuse(c *Call, r failure.Refusal) Answer {
+	if d.Journal.Room() == nil {
+		l := &life{d: d, c: c, snap: d.Catalog(), now: d.Now}
+		l.rejected(r, nil)
+	}
+	return refusalAnswer(c, r, false)
+}
+
+func storeRefusal(err error) failure.Refusal {
+	if isOverloaded(err) {
+		return failure.New(failure.StoreOverloaded, "")
+	}
+	return failure.New(failure.StoreUnavailable, "")
+}

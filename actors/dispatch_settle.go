@@ -1,0 +1,164 @@
+package actors
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+	"github.com/penstock/penstock/domain/request"
+)
+
+const unpricedReason = "price_not_found"
+
+// bill is what one attempt costs.
+type bill struct {
+	version        string // of the price; "" when unpriced or nothing was used
+	upstream       money.Amount
+	caller         money.Amount
+	unpriced       bool
+	in, out, group string // multipliers, "" is 1
+}
+
+// into writes the bill into a settlement.
+func (b bill) into(s *request.Settled) {
+	s.PriceVersion, s.UpstreamCost, s.Cost = b.version, b.upstream, b.caller
+	s.InputMultiplier, s.OutputMultiplier, s.GroupMultiplier = b.in, b.out, b.group
+	if b.unpriced {
+		s.Unpriced, s.UnpricedReason = true, unpricedReason
+	}
+}
+
+// price computes what a usage at an upstream costs by the prices in force at a time.
+func price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, resolved, rewritten, group string, u pricing.Usage, at time.Time) bill {
+	b := bill{in: up.Multipliers.Input, out: up.Multipliers.Output}
+	m := pricing.Multipliers{Input: up.Input, Output: up.Output, Group: pricing.One}
+	if g := snap.Group(group); g != nil {
+		b.group, m.Group = g.Group.Multiplier, g.Multiplier
+	}
+	p, ok := snap.Price(resolved, rewritten, up.ID, at)
+	if !ok {
+		b.unpriced = !u.IsZero()
+		return b
+	}
+	cost, err := pricing.Cost(&p.Rates, u, m)
+	if err != nil { // beyond any real bill: the usage is kept, and can be repriced
+		b.unpriced = true
+		return b
+	}
+	b.version, b.upstream, b.caller = p.Version, cost.Upstream.Total, cost.Caller.Total
+	return b
+}
+
+// bill prices an attempt at the present candidate. Of an attempt whose usage is not known nothing is billed.
+func (l *life) bill(t *tried) bill {
+	if t.source == pricing.None {
+		return bill{}
+	}
+	return price(l.snap, l.up, l.model(), l.cand.UpstreamModel, l.c.Ask.Group, t.usage, l.c.At)
+}
+
+// reject ends a request that was never admitted.
+func (l *life) reject(r failure.Refusal, excluded []request.Exclusion) Answer {
+	l.rejected(r, excluded)
+	return refusalAnswer(l.c, r, false)
+}
+
+func (l *life) rejected(r failure.Refusal, excluded []request.Exclusion) {
+	l.ended = true
+	l.facts = nil
+	l.add(&request.Rejected{
+		Stage: r.Stage, Code: r.Code, Status: r.Status, Reason: r.Reason, Ask: l.c.Ask, Excluded: excluded,
+		DurationUS: l.now().Sub(l.c.At).Microseconds(),
+	})
+	l.end()
+	l.leavePass()
+}
+
+// giveUp ends a request that gets no (further) attempt.
+func (l *life) giveUp(r failure.Refusal) Answer {
+	if !l.stored && l.attempts == 0 {
+		for i := range l.tries {
+			if t := &l.tries[i]; t.reason != "" {
+				l.plan.Excluded = append(l.plan.Excluded, request.Exclusion{Upstream: t.Upstream.ID, Reason: string(t.reason)})
+			}
+		}
+		return l.reject(r, l.plan.Excluded)
+	}
+	if l.last != nil && r.Code == failure.AllUpstreamsUnavailable {
+		return l.exhausted()
+	}
+	s := &request.Settled{
+		Outcome: request.RejectedOut, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage,
+	}
+	switch {
+	case r.Code == failure.ClientDisconnect:
+		s.Outcome, s.ClientGone = request.Cancelled, true
+	case l.sent:
+		s.Outcome = request.FailedOutcome
+	}
+	l.settled(s, l.last)
+	return refusalAnswer(l.c, r, l.sent)
+}
+
+// settled appends the one end of the request and gives back everything that it holds.
+func (l *life) settled(s *request.Settled, t *tried) {
+	if l.ended {
+		return
+	}
+	l.ended = true
+	l.facts = nil // the story of a failed attempt that none followed is told by the settlement itself
+	if t != nil {
+		b := l.bill(t)
+		s.Class, s.UpstreamStatus, s.UpstreamID, s.Evidence = string(t.class), t.status, t.upstreamID, t.evidence
+		s.Usage, s.UsageSource, s.ServiceTier = t.usage, t.source, t.tier
+		b.into(s)
+		s.TTFTUS, s.AttemptUS = t.ttft.Microseconds(), t.took.Microseconds()
+	}
+	if s.UsageSource == "" {
+		s.UsageSource = pricing.None
+	}
+	s.Attempts, s.Sent = l.attempts, l.sent
+	s.QueueState, s.WaitedUS = l.queueEnd, l.waited.Microseconds()
+	s.DurationUS = l.now().Sub(l.c.At).Microseconds()
+	l.admitted() // an append that was refused took Admitted with it
+	l.add(s)
+	l.end()
+	if l.pending != nil { // nobody needs it any more, but it must be heard
+		go l.pending.Wait()
+		l.pending = nil
+	}
+	l.leavePass()
+}
+
+func (l *life) leavePass() {
+	if l.hasPass {
+		l.hasPass = false
+		l.d.System.Leave(l.pass)
+	}
+}
+
+// refusalAnswer is a refusal in the client's dialect, or the bare string of early authentication.
+func refusalAnswer(c *Call, r failure.Refusal, sent bool) Answer {
+	headers := []Header{{"Content-Type", "application/json"}}
+	if r.RetryAfter > 0 {
+		headers = append(headers, Header{"Retry-After", strconv.Itoa(int(r.RetryAfter.Seconds()))})
+	}
+	if r.NoRetry {
+		headers = append(headers, Header{"X-Should-Retry", "false"})
+	}
+	if r.Plain {
+		return Answer{Status: r.Status, Headers: headers, Body: []byte(`{"error":"` + r.Message + `"}`)}
+	}
+	return Answer{Status: r.Status, Headers: headers, Body: dialect.AppendError(nil, c.Endpoint.Dialect, errorOf(c, r, sent))}
+}
+
+func errorOf(c *Call, r failure.Refusal, sent bool) dialect.Error {
+	return dialect.Error{
+		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, Reason: r.Reason, RequestID: c.ID,
+		UserHint: r.Hint, DidSendUpstream: sent, RetryAfter: int(r.RetryAfter.Seconds()),
+	}
+}

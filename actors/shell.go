@@ -1,0 +1,92 @@
+package actors
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// desk is what stands behind an actor: its state and what it does with messages. It is made outside the actor and
+// outlives whatever happens to the instance.
+type desk interface {
+	// receive does one message. It validates before it changes anything.
+	receive(ctx actor.Context, msg any)
+	// after follows every message: what becomes possible by it, and the figures. It answers nobody's message.
+	after()
+	// fault is called after receive panicked on msg: it answers the asker and leaves nothing set aside for it.
+	fault(msg any)
+	// stop answers everybody who still waits for something.
+	stop()
+}
+
+// ref is the address of an actor.
+type ref struct {
+	pid  *actor.PID
+	gone chan struct{} // closed when the actor has stopped: what was asked after that is never answered
+}
+
+// shell is the protoactor side of every desk. A panic ends at the shell, so that no supervisor ever restarts or stops
+// the actor, which would lose its messages.
+type shell struct {
+	desk desk
+	gone chan struct{}
+	log  *slog.Logger
+}
+
+// Receive implements actor.Actor.
+func (s *shell) Receive(ctx actor.Context) {
+	switch msg := ctx.Message().(type) {
+	case *actor.Started, *actor.Restarting, *actor.Terminated:
+	case *actor.Stopping:
+		s.guard(msg, s.desk.stop)
+	case *actor.Stopped:
+		close(s.gone)
+	default:
+		s.receive(ctx, msg)
+		s.guard(msg, s.desk.after)
+	}
+}
+
+func (s *shell) receive(ctx actor.Context, msg any) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.report(msg, r)
+			s.guard(msg, func() { s.desk.fault(msg) })
+		}
+	}()
+	s.desk.receive(ctx, msg)
+}
+
+// guard runs what must not fail the actor either.
+func (s *shell) guard(msg any, do func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.report(msg, r)
+		}
+	}()
+	do()
+}
+
+func (s *shell) report(msg, reason any) {
+	s.log.Error("actor recovered from a panic", "message", fmt.Sprintf("%T", msg), "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))
+}
+
+// quiet is embedded by every message: one that reaches a stopped actor is nothing to log about.
+type quiet struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (quiet) IgnoreDeadLetterLogging() {}
+
+// spawn starts an actor of its own for a desk.
+func (s *System) spawn(name string, d desk) ref {
+	r := ref{gone: make(chan struct{})}
+	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} })
+	pid, err := s.engine.Root.SpawnNamed(props, s.unique(name))
+	if err != nil {
+		panic(err) // names are unique by construction
+	}
+	r.pid = pid
+	return r
+}

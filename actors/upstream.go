@@ -1,0 +1,296 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/gate"
+)
+
+// upstreamDesk is one upstream: its slots, its queue, its breaker, and what it remembers of its accounts.
+type upstreamDesk struct {
+	sys      *System
+	id       string
+	self     *actor.PID
+	spec     catalog.Upstream
+	gate     *gate.Gate
+	breaker  *breaker.Breaker
+	children map[string]*child
+	pending  grantList // slots set aside while an account is asked
+	serving  *grant    // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
+	alarm    *time.Timer
+	alarmAt  time.Time
+	closed   bool // stopping: everybody was answered
+	figures  *upstreamFigures
+}
+
+// child is an account as its upstream sees it. The marks are the account's last answers, so that it is not asked in vain.
+type child struct {
+	ref
+	spec     catalog.Account
+	figures  *accountFigures
+	full     bool
+	inactive bool
+	until    time.Time // blocked
+}
+
+func (c *child) usable(now time.Time) bool { return !c.full && !c.inactive && !now.Before(c.until) }
+
+// The messages to an upstream, beside those that ask for slots (ask.go).
+type (
+	// finishLease tells an outcome and, when free is set, ends a lease.
+	finishLease struct {
+		quiet
+		id      LeaseID
+		outcome Outcome
+		told    bool // outcome is set
+		free    bool
+	}
+	cancelLease struct {
+		quiet
+		id LeaseID
+	}
+	leaveQueue struct {
+		quiet
+		id  LeaseID
+		why gate.Why
+	}
+	switchBreaker struct {
+		quiet
+		open bool
+		done chan error
+	}
+	restoreBreaker struct {
+		quiet
+		fact any
+		at   time.Time
+		done chan error
+	}
+	wakeUpstream struct{ quiet }
+)
+
+func newUpstreamDesk(s *System, spec catalog.Upstream) *upstreamDesk {
+	u := &upstreamDesk{
+		sys: s, id: spec.ID, spec: spec, gate: gate.New(gatePolicy(&spec)),
+		breaker:  breaker.New(spec.ID, breakerPolicy(&spec), s.now()),
+		children: map[string]*child{}, figures: &upstreamFigures{},
+	}
+	u.publish()
+	return u
+}
+
+func gatePolicy(spec *catalog.Upstream) gate.Policy {
+	p := gate.Policy{Slots: spec.Slots}
+	if q := spec.Queue; q != nil && q.Enabled {
+		p.Queue = &gate.Queue{Timeout: q.Timeout.Std(), MaxLength: q.MaxLength}
+		if p.Queue.Timeout <= 0 {
+			p.Queue.Timeout = 30 * time.Second
+		}
+	}
+	return p
+}
+
+func breakerPolicy(spec *catalog.Upstream) breaker.Policy {
+	b := spec.Breaker
+	return breaker.Policy{Failures: b.Failures, Successes: b.Successes, OpenFor: b.OpenFor.Std(), ProbeEvery: b.ProbeEvery.Std()}
+}
+
+func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
+	u.self = ctx.Self()
+	if u.closed {
+		turnAway(msg, u.sys.goneReason(Evicted))
+		return
+	}
+	u.sys.before(u.id, msg)
+	now := u.sys.now()
+	switch m := msg.(type) {
+	case *tryUpstream:
+		if r := u.begin(&m.grant, now); r.Reason != "" {
+			m.refuseWith(r)
+		}
+	case *leaseAnswer:
+		u.answered(m.grant, now)
+	case *finishLease:
+		u.finish(m, now)
+		finishes.Put(m)
+	case *joinUpstream:
+		u.join(m, now)
+	case *leaveQueue:
+		u.gate.Leave(m.id, m.why)
+	case *cancelLease:
+		u.cancel(m.id, now)
+	case *accountReady:
+		if c := u.children[m.id]; c != nil {
+			c.full, c.inactive, c.until = false, false, time.Time{}
+		}
+	case *wakeUpstream:
+		u.alarm = nil
+	case *switchBreaker:
+		u.force(m.open, now)
+		m.done <- nil
+	case *restoreBreaker:
+		u.breaker.Evolve(m.fact, m.at)
+		m.done <- nil
+	case *reconfigureUpstream:
+		m.reply <- u.reconfigure(ctx, m, now)
+	case *statusUpstream:
+		m.reply <- u.status()
+	}
+}
+
+// finish takes an outcome and frees the lease when it is over. Of a lease that is not held, nothing is believed: it
+// was released before, and its outcome with it.
+func (u *upstreamDesk) finish(m *finishLease, now time.Time) {
+	h := u.gate.Holder(m.id)
+	if h == nil || h.Phase == gate.Granting {
+		return
+	}
+	if m.told {
+		u.observe(h, &m.outcome, now)
+	}
+	if m.free {
+		u.release(h)
+	}
+}
+
+// observe feeds the breaker, the figures and the account's block.
+func (u *upstreamDesk) observe(h *gate.Holder, o *Outcome, now time.Time) {
+	u.figures.observe(o)
+	if o.Result == breaker.Success {
+		h.Phase = gate.Streaming
+	}
+	if c := u.children[h.Account]; o.Block != nil && c != nil {
+		u.sys.send(c.pid, &blockAccount{until: o.Block.Until, reason: o.Block.Reason, source: o.Block.Source})
+	}
+	p := breaker.Permit{Generation: h.Generation, Probe: h.Probe}
+	if fact := u.breaker.Record(p, o.Result, breaker.Evidence{At: now, Class: o.Class, Status: o.Status}); fact != nil {
+		u.turned(fact)
+	}
+}
+
+// release frees a holder here and at its account; a probe without an outcome is freed uncounted.
+func (u *upstreamDesk) release(h *gate.Holder) {
+	id, c := h.ID, u.children[h.Account]
+	u.breaker.Cancel(breaker.Permit{Generation: h.Generation, Probe: h.Probe})
+	u.gate.Free(id)
+	u.freeAccount(c, id)
+}
+
+// freeAccount tells an account to free a slot; nil: it was removed. The account gets this before any later TryLease,
+// so that it may be taken for free from here on.
+func (u *upstreamDesk) freeAccount(c *child, id LeaseID) {
+	if c == nil {
+		return
+	}
+	c.full = false
+	m := freeAccounts.Get().(*freeAccount)
+	m.id = id
+	u.sys.send(c.pid, m)
+}
+
+// cancel makes sure that a lease is neither held nor queued, nor about to be.
+func (u *upstreamDesk) cancel(id LeaseID, now time.Time) {
+	if w := u.gate.Waiter(id); w != nil {
+		u.gate.Leave(id, gate.Aborted)
+		w.Tag.(*joinUpstream).say(said{kind: saidEvicted, refusal: Refusal{Reason: Aborted, Upstream: u.id}})
+	}
+	if g := u.pending.find(id); g != nil {
+		g.void = Aborted
+	} else if h := u.gate.Holder(id); h != nil {
+		u.release(h)
+	}
+}
+
+func (u *upstreamDesk) force(open bool, now time.Time) {
+	if open {
+		u.turned(u.breaker.ForceOpen(now, time.Time{}))
+	} else if f := u.breaker.ForceClose(now); f != nil {
+		u.turned(f)
+	}
+}
+
+// turned records a change of the breaker. When it opened nobody waits on.
+func (u *upstreamDesk) turned(fact any) {
+	u.record(fact)
+	if f, opened := fact.(*breaker.Opened); opened {
+		u.evict(Refusal{Reason: Evicted, Upstream: u.id, Until: f.Until}, nil)
+	}
+}
+
+func (u *upstreamDesk) record(fact any) { u.sys.record("upstream/"+u.id, u.id, fact) }
+
+// after serves who can be served now and sets the alarm for who can be served later.
+func (u *upstreamDesk) after() {
+	if u.closed {
+		return
+	}
+	if u.gate.Waiting() > 0 {
+		now := u.sys.now()
+		u.serve(now)
+		u.setAlarm(now)
+	}
+	u.publish()
+}
+
+func (u *upstreamDesk) publish() {
+	f := u.figures
+	put(&f.state, int64(u.breaker.State()))
+	put(&f.until, nanos(u.breaker.Until()))
+	probing := int64(0)
+	if u.breaker.Probing() {
+		probing = 1
+	}
+	put(&f.probing, probing)
+	put(&f.held, int64(u.gate.Held()))
+	put(&f.slots, int64(u.gate.Slots()))
+	put(&f.waiting, int64(u.gate.Waiting()))
+}
+
+// fault leaves nothing set aside for a message that panicked, frees what it wanted to free, and answers its asker.
+func (u *upstreamDesk) fault(msg any) {
+	switch m := msg.(type) {
+	case *tryUpstream:
+		u.drop(&m.grant)
+	case *joinUpstream:
+		u.drop(&m.grant)
+		u.gate.Leave(m.party.want.ID, gate.Moved)
+	case *leaseAnswer:
+		g := m.grant
+		if g.verdict == verdictYes {
+			u.giveBack(g)
+		} else {
+			u.drop(g)
+		}
+		if left := g.queued && u.gate.Leave(g.id, gate.Moved); left || !g.queued || g.won {
+			u.refuse(g, Refusal{Reason: LocalFault, Upstream: u.id})
+		}
+		return
+	case *finishLease:
+		if h := u.gate.Holder(m.id); h != nil && m.free {
+			u.release(h)
+		}
+	}
+	turnAway(msg, LocalFault)
+}
+
+// stop answers everybody: waiters, and who waits for an account.
+func (u *upstreamDesk) stop() {
+	u.closed = true
+	if u.alarm != nil {
+		u.alarm.Stop()
+	}
+	r := Refusal{Reason: u.sys.goneReason(Evicted), Upstream: u.id}
+	u.evict(r, nil)
+	for g := u.pending.head; g != nil; g = u.pending.head {
+		u.pending.remove(g)
+		if g.try != nil {
+			g.try.tainted = true // the account may still have it
+		}
+		if !g.queued {
+			u.refuse(g, r)
+		}
+	}
+}

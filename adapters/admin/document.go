@@ -1,0 +1,118 @@
+package admin
+
+import (
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/penstock/penstock/domain/catalog"
+)
+
+// fields is a resource document by field. A name that stands twice is an error: parsers differ on which one counts.
+type fields map[string]jsontext.Value
+
+func parseFields(document []byte, location string) (fields, error) {
+	var f fields
+	if err := json.Unmarshal(document, &f); err != nil {
+		return nil, invalid(location, "is not a JSON object: "+err.Error())
+	}
+	if f == nil {
+		return nil, invalid(location, "must be a JSON object")
+	}
+	return f, nil
+}
+
+// text is a field that holds a string; "" when it is absent.
+func (f fields) text(name, location string) (string, error) {
+	value, ok := f[name]
+	if !ok {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(value, &s); err != nil {
+		return "", invalid(location+"."+name, "must be a string")
+	}
+	return s, nil
+}
+
+func (f fields) set(name, text string) { f[name] = jsontext.Value(strconv.Quote(text)) }
+
+func (f fields) document() ([]byte, error) { return json.Marshal(f, json.Deterministic(true)) }
+
+// withIdent is a document whose id is the one of the path. It may say its kind and id, if they are the same.
+func withIdent(k kind, id string, document []byte) ([]byte, error) {
+	f, err := parseFields(document, "body")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.dropKind(k.kind); err != nil {
+		return nil, err
+	}
+	own, err := f.text(k.id, "body")
+	if err != nil {
+		return nil, err
+	}
+	if own != "" && own != id {
+		return nil, invalid("body."+k.id, "is "+strconv.Quote(own)+", the path says "+strconv.Quote(id))
+	}
+	quoted, err := json.Marshal(id)
+	if err != nil {
+		return nil, invalid("path.id", "is not valid text")
+	}
+	f[k.id] = quoted
+	return f.document()
+}
+
+func (f fields) dropKind(want catalog.Kind) error {
+	name, err := f.text("kind", "body")
+	if err != nil {
+		return err
+	}
+	if name != "" && catalog.Kind(name) != want {
+		return invalid("body.kind", "is "+strconv.Quote(name)+", the path is for "+string(want))
+	}
+	delete(f, "kind")
+	return nil
+}
+
+// merge lays a merge patch (RFC 7396) over the top-level fields and, where both are objects, over those within.
+func (f fields) merge(patch fields) error {
+	for name, value := range patch {
+		switch {
+		case value.Kind() == 'n':
+			delete(f, name)
+		case value.Kind() == '{' && f[name].Kind() == '{':
+			var into, from fields
+			if err := json.Unmarshal(f[name], &into); err != nil {
+				return err
+			}
+			if err := json.Unmarshal(value, &from); err != nil {
+				return err
+			}
+			if err := into.merge(from); err != nil {
+				return err
+			}
+			merged, err := into.document()
+			if err != nil {
+				return err
+			}
+			f[name] = merged
+		default:
+			f[name] = value
+		}
+	}
+	return nil
+}
+
+// problems gathers what is wrong with several documents.
+type problems struct{ found []*huma.ErrorDetail }
+
+func (p *problems) add(err error) {
+	if model, ok := err.(*huma.ErrorModel); ok && len(model.Errors) > 0 {
+		p.found = append(p.found, model.Errors...)
+		return
+	}
+	p.found = append(p.found, &huma.ErrorDetail{Message: err.Error()})
+}

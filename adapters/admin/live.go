@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/penstock/penstock/actors"
+)
+
+// BreakerRequest forces a breaker.
+type BreakerRequest struct {
+	Action string `json:"action" enum:"open,close"`
+}
+
+type breakerInput struct {
+	ID   string `path:"id"`
+	Body BreakerRequest
+}
+
+type blockInput struct {
+	ID   string `path:"id"`
+	Body json.RawMessage
+}
+
+type statusOutput struct{ Body actors.UpstreamStatus }
+
+type healthOutput struct {
+	Status int
+	Body   HealthReport
+}
+
+func (s *Server) liveRoutes() {
+	status := huma.Operation{OperationID: "upstreamStatus", Method: http.MethodGet, Path: "/api/v1/upstreams/{id}/status",
+		Summary: "Slots, holders, waiters, breaker and accounts of one upstream", Tags: []string{"upstreams"}, Errors: []int{401, 404}}
+	huma.Register(s.api, status, s.upstreamStatus)
+
+	breaker := huma.Operation{OperationID: "forceBreaker", Method: http.MethodPost, Path: "/api/v1/upstreams/{id}/breaker",
+		Summary: "Open or close the breaker of one upstream", Tags: []string{"upstreams"}, Errors: []int{401, 404, 422}}
+	huma.Register(s.api, breaker, s.forceBreaker)
+
+	until := &huma.Schema{Type: "object", Required: []string{"until"}, AdditionalProperties: false,
+		Properties: map[string]*huma.Schema{"until": {Type: "string", Format: "date-time", Nullable: true,
+			Description: "null ends the block"}}}
+	block := taking(huma.Operation{OperationID: "blockAccount", Method: http.MethodPost, Path: "/api/v1/accounts/{id}/block",
+		Summary: "Take an account out of service until a time", Tags: []string{"accounts"}, Errors: []int{401, 404, 422},
+		SkipValidateBody: true}, until)
+	huma.Register(s.api, block, s.blockAccount)
+
+	for i, path := range []string{"/health", "/healthz", "/api/health"} {
+		health := huma.Operation{OperationID: "health", Method: http.MethodGet, Path: path, Summary: "Whether the gateway works",
+			Tags: []string{"health"}, Errors: []int{503}, Security: []map[string][]string{}, Hidden: i > 0}
+		huma.Register(s.api, health, s.health)
+	}
+}
+
+func (s *Server) upstreamStatus(ctx context.Context, in *oneInput) (*statusOutput, error) {
+	status, err := s.ports.Live.UpstreamStatus(ctx, in.ID)
+	if err != nil {
+		return nil, s.problem(ctx, at("path.id"), err)
+	}
+	return &statusOutput{status}, nil
+}
+
+func (s *Server) forceBreaker(ctx context.Context, in *breakerInput) (*statusOutput, error) {
+	if err := s.ports.Live.ForceBreaker(ctx, in.ID, in.Body.Action == "open"); err != nil {
+		return nil, s.problem(ctx, at("path.id"), err)
+	}
+	return s.upstreamStatus(ctx, &oneInput{in.ID})
+}
+
+func (s *Server) blockAccount(ctx context.Context, in *blockInput) (*struct{}, error) {
+	until, err := blockUntil(in.Body, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.problem(ctx, at("path.id"), s.ports.Live.BlockAccount(ctx, in.ID, until))
+}
+
+// blockUntil reads {"until": time}, {"until": null} or null; nil ends the block.
+func blockUntil(body []byte, now time.Time) (*time.Time, error) {
+	if string(body) == "null" {
+		return nil, nil
+	}
+	f, err := parseFields(body, "body")
+	if err != nil {
+		return nil, err
+	}
+	value, ok := f["until"]
+	if !ok {
+		return nil, invalid("body.until", "is missing; null ends the block")
+	}
+	for name := range f {
+		if name != "until" {
+			return nil, invalid("body."+name, "is unknown")
+		}
+	}
+	var until *time.Time
+	if err := json.Unmarshal(value, &until); err != nil {
+		return nil, invalid("body.until", "must be a time such as 2026-01-02T15:04:05Z, or null")
+	}
+	if until != nil && !until.After(now) {
+		return nil, invalid("body.until", "is over")
+	}
+	return until, nil
+}
+
+func (s *Server) health(ctx context.Context, _ *struct{}) (*healthOutput, error) {
+	report := s.ports.Health.Health(ctx)
+	report.Projections = listed(report.Projections)
+	status := http.StatusOK
+	if report.Status == "unavailable" {
+		status = http.StatusServiceUnavailable
+	}
+	return &healthOutput{status, report}, nil
+}

@@ -1,0 +1,166 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// Config of a Server. Metrics may be nil: then there is no /metrics.
+type Config struct {
+	Token   string // bearer token; "" is refused
+	Version string // of the gateway, for the OpenAPI document
+	Ports   Ports
+	Metrics http.Handler
+	Logger  *slog.Logger // nil: slog.Default()
+}
+
+// Server is the control plane of one gateway.
+type Server struct {
+	ports Ports
+	log   *slog.Logger
+	token [sha256.Size]byte
+	http  *http.Server
+	api   huma.API
+}
+
+// Limits of a request.
+const (
+	bodyMax       = 1 << 20  // bytes of one resource
+	applyBodyMax  = 16 << 20 // bytes of a list of resources
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
+// New wires the routes. It does not listen.
+func New(c Config) (*Server, error) {
+	if c.Token == "" {
+		return nil, errors.New("admin token is empty")
+	}
+	s := &Server{ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token))}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	mux := http.NewServeMux()
+	s.api = humago.New(mux, apiConfig(c.Version))
+	s.resourceRoutes()
+	s.keyRoutes()
+	s.applyRoute()
+	s.requestRoutes()
+	s.reportRoutes()
+	s.liveRoutes()
+	if c.Metrics != nil {
+		mux.Handle("GET /metrics", c.Metrics)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
+	s.http = &http.Server{
+		Handler:           s.authenticate(mux),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+// apiConfig describes the API. No documentation page: it would load scripts from elsewhere.
+func apiConfig(version string) huma.Config {
+	config := huma.DefaultConfig("Penstock admin API", version)
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "the admin token"},
+	}
+	config.Security = []map[string][]string{{"token": {}}}
+	config.DocsPath, config.SchemasPath = "", ""
+	config.CreateHooks = nil // would add $schema to every answer
+	config.Transformers = []huma.Transformer{withoutValues}
+	config.RejectUnknownQueryParameters = true
+	return config
+}
+
+// Handler is the API without a listener.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// OpenAPI is the description of the API as JSON.
+func (s *Server) OpenAPI() ([]byte, error) {
+	b, err := s.api.OpenAPI().MarshalJSON()
+	return b, errors.Wrap(err, "write OpenAPI document")
+}
+
+// Serve answers on the listener until Close; then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return errors.Wrapf(err, "serve admin API on %s", l.Addr())
+	}
+	return nil
+}
+
+// Close takes no more requests, waits for running ones until the context ends, then cuts them.
+func (s *Server) Close(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.CombineErrors(errors.Wrap(err, "close admin API"), s.http.Close())
+	}
+	return nil
+}
+
+// openPaths need no token (D34).
+var openPaths = map[string]bool{"/metrics": true, "/health": true, "/healthz": true, "/api/health": true}
+
+// authenticate lets requests with the token pass. It is read from where clients of LLM APIs put keys (D31).
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !openPaths[r.URL.Path] && !s.known(presented(r.Header)) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="penstock admin"`)
+			writeProblem(w, http.StatusUnauthorized, "the admin token is missing or wrong; send it as Authorization: Bearer TOKEN")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func presented(h http.Header) string {
+	if value := h.Get("Authorization"); value != "" {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "bearer") {
+			return strings.TrimSpace(token)
+		}
+		return value
+	}
+	if value := h.Get("X-Api-Key"); value != "" {
+		return value
+	}
+	return h.Get("X-Goog-Api-Key")
+}
+
+// known compares digests, so that neither content nor length of the token can be found by timing.
+func (s *Server) known(token string) bool {
+	digest := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(digest[:], s.token[:]) == 1
+}
+
+// methods of the API, for telling a wrong method from a wrong path.
+var methods = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete}
+
+func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range methods {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		writeProblem(w, http.StatusNotFound, "no such path: "+r.URL.Path)
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeProblem(w, http.StatusMethodNotAllowed, r.URL.Path+" takes "+strings.Join(allowed, ", ")+", not "+r.Method)
+}

@@ -1,0 +1,96 @@
+package memory
+
+import (
+	"context"
+	"strings"
+
+	"github.com/penstock/penstock/events"
+)
+
+// Stream reads the rows of one stream with version ≥ from, in order.
+func (s *Store) Stream(ctx context.Context, stream string, from int64, yield func(*events.Committed) bool) error {
+	return s.scan(ctx, false, 0, yield, func(c *events.Committed) bool { return c.Stream == stream && c.Version >= from })
+}
+
+// After reads all rows with a fact after the position.
+func (s *Store) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
+	return s.scan(ctx, false, 0, yield, func(c *events.Committed) bool { return c.Last() > after })
+}
+
+// Find reads rows that match a filter.
+func (s *Store) Find(ctx context.Context, f events.Query, yield func(*events.Committed) bool) error {
+	return s.scan(ctx, f.Newest, f.Limit, yield, func(c *events.Committed) bool { return found(f, c) })
+}
+
+func found(f events.Query, c *events.Committed) bool {
+	equal := func(want, is string) bool { return want == "" || want == is }
+	switch {
+	case !strings.HasPrefix(c.Stream, f.StreamPrefix), !equal(f.Stream, c.Stream), !equal(f.Request, c.Request), !equal(f.Key, c.Key), !equal(f.Upstream, c.Upstream):
+		return false
+	case f.Type != "" && !events.HasType(c.Types, f.Type):
+		return false
+	case !f.Since.IsZero() && c.At.Before(f.Since), !f.Until.IsZero() && !c.At.Before(f.Until):
+		return false
+	case f.Newest:
+		return f.After == 0 || c.Position < f.After
+	}
+	return c.Position > f.After
+}
+
+// scan hands on copies of the rows that match, at most limit of them (0: all). yield runs outside of the lock.
+func (s *Store) scan(ctx context.Context, newest bool, limit int, yield func(*events.Committed) bool,
+	matches func(*events.Committed) bool,
+) error {
+	s.mu.Lock()
+	err, rows := s.usable(ctx), s.rows // rows do not change
+	s.mu.Unlock()
+	given := 0
+	for i := 0; i < len(rows) && err == nil; i++ {
+		c := &rows[i]
+		if newest {
+			c = &rows[len(rows)-1-i]
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !matches(c):
+			continue
+		case limit > 0 && given == limit:
+			return nil
+		}
+		given++
+		if more, err := hand(*c, yield); !more || err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// hand decodes a row and gives it to yield.
+func hand(c events.Committed, yield func(*events.Committed) bool) (more bool, err error) {
+	facts, err := events.Decode(c.Types, c.Payload)
+	if err != nil {
+		return false, &events.DecodeError{Position: c.Position, Last: c.Last(), Stream: c.Stream, Err: err}
+	}
+	c.Facts = facts
+	return yield(&c), nil
+}
+
+// Head is the position of the last stored fact.
+func (s *Store) Head(ctx context.Context) (events.Position, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head(), s.usable(ctx)
+}
+
+// LowWater is what the writer of the commit that holds a position had said.
+func (s *Store) LowWater(ctx context.Context, at events.Position) (low events.Position, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.commits {
+		if at == 0 || c.first <= at {
+			low = c.lowWater
+		}
+	}
+	return low, s.usable(ctx)
+}

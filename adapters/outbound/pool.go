@@ -1,0 +1,142 @@
+// Package outbound sends calls to upstreams over HTTP/1.1: pooled connections, a bound on each phase, cancellation by
+// closing the connection, and never a retry of its own.
+package outbound
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	idleMax      = 60 * time.Second // providers close idle connections after 60 s or more
+	idlePerHost  = 1024
+	peekAfter    = 200 * time.Millisecond // a connection that rested longer is looked at before it is used again
+	readerSize   = 16 << 10
+	writerSize   = 4 << 10
+	requestReuse = 64 << 10 // larger header buffers are not kept
+)
+
+// conn is one connection to an upstream with its buffers. It belongs to one call at a time.
+type conn struct {
+	net.Conn
+	raw   *net.TCPConn // below TLS
+	br    *bufio.Reader
+	idle  time.Duration // bound on each read once the answer has begun; 0: none yet
+	armed time.Time
+	begun bool // a byte of the answer has come
+	used  bool // it has carried a call before
+	since time.Time
+}
+
+// Read arms the idle bound, now and then rather than on every read.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.begun && c.idle > 0 {
+		if now := time.Now(); now.Sub(c.armed) > c.idle/8 {
+			c.armed = now
+			_ = c.SetReadDeadline(now.Add(c.idle))
+		}
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.begun = true
+	}
+	return n, err
+}
+
+// alive looks, without waiting, whether the peer has closed the connection or sent something unasked.
+func (c *conn) alive() bool {
+	rc, err := c.raw.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ok := false
+	err = rc.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, e := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		ok = e == syscall.EAGAIN || e == syscall.EWOULDBLOCK
+		return true
+	})
+	return err == nil && ok
+}
+
+// pool keeps idle connections to one address, the latest used on top.
+type pool struct {
+	mu   sync.Mutex
+	idle []*conn
+}
+
+func (p *pool) get(now time.Time) *conn {
+	for {
+		p.mu.Lock()
+		n := len(p.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		rested := now.Sub(c.since)
+		if rested < idleMax && (rested < peekAfter || c.alive()) {
+			return c
+		}
+		c.Close()
+	}
+}
+
+func (p *pool) put(c *conn) {
+	c.idle, c.begun, c.used, c.since = 0, false, true, time.Now()
+	c.armed = time.Time{}
+	p.mu.Lock()
+	if len(p.idle) < idlePerHost {
+		p.idle = append(p.idle, c)
+		c = nil
+	}
+	p.mu.Unlock()
+	if c != nil {
+		c.Close()
+	}
+}
+
+// sweep closes what has rested too long. The oldest are at the bottom.
+func (p *pool) sweep(now time.Time) {
+	p.mu.Lock()
+	n := 0
+	for n < len(p.idle) && now.Sub(p.idle[n].since) >= idleMax {
+		n++
+	}
+	old := append([]*conn(nil), p.idle[:n]...)
+	p.idle = append(p.idle[:0], p.idle[n:]...)
+	clear(p.idle[len(p.idle):cap(p.idle)])
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Close()
+	}
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.Close()
+	}
+}
+
+func newConn(nc net.Conn) *conn {
+	c := &conn{Conn: nc}
+	switch v := nc.(type) {
+	case *net.TCPConn:
+		c.raw = v
+	case *tls.Conn:
+		c.raw, _ = v.NetConn().(*net.TCPConn)
+	}
+	c.br = bufio.NewReaderSize(c, readerSize)
+	return c
+}

@@ -1,0 +1,270 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"unsafe"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
+	"github.com/penstock/penstock/domain/request"
+)
+
+const clientMax = 100 // bytes of a user agent that are kept
+
+// handle answers one request.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	s.requests.Add(1)
+	defer s.requests.Add(-1)
+	path := text(ctx.URI().PathOriginal())
+	if p := string(ctx.Path()); p == "/health" || p == "/healthz" {
+		s.health(ctx)
+		return
+	}
+	call := &actors.Call{ID: newID(), At: s.o.Now().UTC(), Gone: &actors.Gone{}}
+	end, known := dialect.Route(text(ctx.Method()), path)
+	call.Endpoint = end
+	s.describe(ctx, call)
+	if !known || !s.serves(end) {
+		s.write(ctx, call, notFound(call))
+		return
+	}
+	if r, verified := s.authenticate(ctx, call); r != nil {
+		if verified || s.refusals.single(call.Ask.Address) {
+			s.write(ctx, call, s.o.Dispatcher.Refuse(call, *r))
+		} else {
+			s.write(ctx, call, refuseOnly(call, *r))
+		}
+		return
+	}
+	if end.Kind == dialect.Models || end.Kind == dialect.Model {
+		s.models(ctx, call)
+		return
+	}
+	if r := s.scan(ctx, call); r != nil {
+		s.write(ctx, call, s.o.Dispatcher.Refuse(call, *r))
+		return
+	}
+	call.Headers = forwarded(ctx)
+	call.Query = query(ctx)
+	if w := watchedBy(ctx.Conn()); w != nil {
+		fire := call.Gone.Fire
+		w.onGone(&fire)
+		s.run(ctx, call, func() { w.disarm(&fire) })
+		return
+	}
+	s.run(ctx, call, func() {})
+}
+
+// run dispatches and writes the answer; disarm ends the watch for the client.
+func (s *Server) run(ctx *fasthttp.RequestCtx, call *actors.Call, disarm func()) {
+	a := s.o.Dispatcher.Begin(call)
+	if a.Stream == nil {
+		disarm()
+		s.write(ctx, call, a)
+		return
+	}
+	s.head(ctx, call, a)
+	s.requests.Add(1)
+	ctx.Response.SetBodyStream(&body{run: func(w io.Writer) error {
+		defer s.requests.Add(-1)
+		defer disarm()
+		return a.Stream(w)
+	}}, -1)
+}
+
+// serves says which endpoints this gateway forwards natively.
+func (s *Server) serves(e dialect.Endpoint) bool {
+	return e.Kind == dialect.Generate || e.Kind == dialect.Models || e.Kind == dialect.Model || e.Kind == dialect.CountTokens
+}
+
+// describe notes what is known of a request before its body is read. Strings are copied: they live on in events.
+func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call) {
+	h := &ctx.Request.Header
+	agent := h.UserAgent()
+	call.Ask = request.Ask{
+		Method: methodName(ctx.Method()), Path: string(ctx.URI().PathOriginal()), Dialect: call.Endpoint.Dialect.String(),
+		Capability: string(call.Endpoint.Capability), Model: strings.Clone(call.Endpoint.Model), Stream: call.Endpoint.Stream,
+		Client: strings.ToValidUTF8(string(agent[:min(len(agent), clientMax)]), ""), Address: address(ctx.RemoteAddr()),
+	}
+	if id := h.Peek("X-Client-Request-Id"); len(id) > 0 {
+		call.Ask.ClientID = strings.ToValidUTF8(string(id[:min(len(id), 128)]), "")
+	}
+}
+
+// authenticate finds the key. verified: the secret opens a key, even if the key may not be used.
+func (s *Server) authenticate(ctx *fasthttp.RequestCtx, call *actors.Call) (refusal *failure.Refusal, verified bool) {
+	refuse := func(code string) *failure.Refusal {
+		r := failure.New(code, "")
+		return &r
+	}
+	secret := presented(ctx)
+	if len(secret) == 0 {
+		return refuse(failure.MissingAPIKey), false
+	}
+	snap := s.o.Catalog()
+	key := s.keys.find(snap, secret, call.At)
+	if key == nil {
+		return refuse(failure.InvalidAPIKey), false
+	}
+	call.Key = key
+	call.Ask.Key, call.Ask.User, call.Ask.Group = key.ID, key.User, key.Group
+	if denied := snap.Authorize(key, call.At); denied != catalog.Accepted {
+		return refuse(string(denied)), true
+	}
+	return nil, true
+}
+
+// scan reads the body once.
+func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refusal {
+	call.Body = ctx.Request.Body()
+	if enc := ctx.Request.Header.Peek("Content-Encoding"); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
+		r := failure.New(failure.BodyInvalid, "content-encoding")
+		r.Message = "content-encoding: a compressed request body is not supported"
+		return &r
+	}
+	scan, err := dialect.ScanRequest(call.Body, call.Endpoint.Dialect)
+	if err != nil {
+		r := failure.New(failure.BodyInvalid, "")
+		r.Message = err.Error()
+		return &r
+	}
+	call.Scan = scan
+	if scan.Model != "" { // the body's model wins over the path's
+		call.Ask.Model = strings.Clone(scan.Model)
+	}
+	call.Ask.Stream = call.Ask.Stream || scan.Stream
+	call.Ask.Session = strings.Clone(scan.Session)
+	return nil
+}
+
+// models lists what the key may ask for, by the catalogue.
+func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
+	snap := s.o.Catalog()
+	names := snap.Models(call.Key)
+	d := call.Endpoint.Dialect
+	if strings.HasPrefix(call.Endpoint.Path, "/v1/") { // shared by three dialects: the headers tell
+		switch h := &ctx.Request.Header; {
+		case len(h.Peek("Anthropic-Version")) > 0:
+			d = dialect.AnthropicMessages
+		case len(h.Peek("X-Goog-Api-Key")) > 0 || ctx.QueryArgs().Has("key"):
+			d = dialect.Gemini
+		default:
+			d = dialect.OpenAIChat
+		}
+	}
+	if call.Endpoint.Kind == dialect.Model {
+		for _, n := range names {
+			if n == call.Endpoint.Model {
+				s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModel(nil, d, n, 0)})
+				return
+			}
+		}
+		s.write(ctx, call, notFound(call))
+		return
+	}
+	s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModels(nil, d, names, 0)})
+}
+
+var jsonType = []actors.Header{{Name: "Content-Type", Value: "application/json"}}
+
+func notFound(call *actors.Call) actors.Answer {
+	return actors.Answer{Status: 404, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
+		Status: 404, Code: "NOT_FOUND", Type: "invalid_request_error", Message: call.Ask.Method + " " + call.Ask.Path + " is not served here",
+		RequestID: call.ID,
+	})}
+}
+
+// refuseOnly answers without a record.
+func refuseOnly(_ *actors.Call, r failure.Refusal) actors.Answer {
+	return actors.Answer{Status: r.Status, Headers: jsonType, Body: []byte(`{"error":"` + r.Message + `"}`)}
+}
+
+func (s *Server) health(ctx *fasthttp.RequestCtx) {
+	b, ok := s.o.Health()
+	ctx.SetContentType("application/json")
+	if !ok {
+		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+	}
+	ctx.SetBody(b)
+}
+
+// unreadable answers a request that could not be read: too large, or no HTTP.
+func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
+	call := &actors.Call{ID: newID(), At: s.o.Now().UTC(), Gone: &actors.Gone{}}
+	call.Endpoint, _ = dialect.Route(text(ctx.Method()), text(ctx.URI().PathOriginal()))
+	r := failure.New(failure.BodyInvalid, "")
+	switch {
+	case err == fasthttp.ErrBodyTooLarge:
+		r = failure.New(failure.RequestTooLarge, "")
+	case isTimeout(err):
+		ctx.Error("request timeout", fasthttp.StatusRequestTimeout)
+		return
+	default:
+		r.Message = "the request can not be read: " + err.Error()
+	}
+	ctx.Response.Reset()
+	ctx.SetConnectionClose()
+	s.write(ctx, call, actors.Answer{Status: r.Status, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
+		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, RequestID: call.ID, UserHint: r.Hint,
+	})})
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
+
+// write puts a whole answer into the response.
+func (s *Server) write(ctx *fasthttp.RequestCtx, call *actors.Call, a actors.Answer) {
+	s.head(ctx, call, a)
+	ctx.Response.SetBodyRaw(a.Body)
+}
+
+func (s *Server) head(ctx *fasthttp.RequestCtx, call *actors.Call, a actors.Answer) {
+	h := &ctx.Response.Header
+	ctx.SetStatusCode(a.Status)
+	for _, x := range a.Headers {
+		h.Add(x.Name, x.Value)
+	}
+	h.Set("X-Request-Id", call.ID)
+	if a.Stream != nil {
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no")
+	}
+}
+
+// body runs a stream in the goroutine of the connection: each write is one chunk and one flush.
+type body struct{ run func(io.Writer) error }
+
+func (*body) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (*body) SupportsBodyWriteTo() bool { return true }
+
+func (b *body) WriteTo(w io.Writer) (int64, error) { return 0, b.run(w) }
+
+// text is b as a string, valid as long as the request is.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func methodName(b []byte) string {
+	switch string(b) {
+	case "POST":
+		return "POST"
+	case "GET":
+		return "GET"
+	}
+	return string(b)
+}
+
+func address(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.IP.String()
+	}
+	return a.String()
+}

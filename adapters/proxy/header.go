@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock/penstock/actors"
+)
+
+// withheld are the client's headers that no upstream sees: its credentials and cookies, those of the connection, those
+// of proxies before us, and those that we set.
+var withheld = map[string]bool{
+	"Authorization": true, "X-Api-Key": true, "X-Goog-Api-Key": true, "Api-Key": true, "Cookie": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true,
+	"Te": true, "Trailer": true, "Trailers": true, "Transfer-Encoding": true, "Upgrade": true, "Expect": true,
+	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Forwarded": true, "X-Real-Ip": true,
+	"True-Client-Ip": true,
+}
+
+var withheldPrefixes = []string{"X-Forwarded-", "X-Envoy-", "X-Vercel-", "Cf-", "Proxy-", "Fly-"}
+
+func isWithheld(name string) bool {
+	if withheld[name] {
+		return true
+	}
+	for _, p := range withheldPrefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwarded are the client's headers that go on, in their order. The strings are valid as long as the request is. A
+// header that Connection names belongs to the connection as well.
+func forwarded(ctx *fasthttp.RequestCtx) []actors.Header {
+	h := &ctx.Request.Header
+	list := make([]actors.Header, 0, 12)
+	named := ""
+	if c := h.Peek("Connection"); len(c) > 0 {
+		named = strings.ToLower(text(c))
+	}
+	for k, v := range h.All() {
+		name := text(k)
+		if isWithheld(name) || named != "" && listed(named, name) {
+			continue
+		}
+		list = append(list, actors.Header{Name: name, Value: text(v)})
+	}
+	return list
+}
+
+// listed says whether the comma-separated list has the name.
+func listed(list, name string) bool {
+	for _, n := range strings.Split(list, ",") {
+		if strings.EqualFold(strings.TrimSpace(n), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// query is the query of the URL without the client's credential, its order and escapes unchanged.
+func query(ctx *fasthttp.RequestCtx) string {
+	q := text(ctx.URI().QueryString())
+	if !strings.Contains(q, "key=") {
+		return q
+	}
+	var keep []string
+	for _, p := range strings.Split(q, "&") {
+		if name, _, _ := strings.Cut(p, "="); name != "key" {
+			keep = append(keep, p)
+		}
+	}
+	return strings.Join(keep, "&")
+}

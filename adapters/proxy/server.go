@@ -1,0 +1,125 @@
+// Package proxy is the data plane: it takes LLM calls over HTTP in the dialects of the providers, finds out who calls,
+// and hands them to the dispatcher.
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/failure"
+)
+
+// Dispatcher runs requests; *actors.Dispatcher is one.
+type Dispatcher interface {
+	Begin(*actors.Call) actors.Answer
+	Refuse(*actors.Call, failure.Refusal) actors.Answer
+}
+
+// Options of a Server.
+type Options struct {
+	Dispatcher Dispatcher
+	Catalog    func() *catalog.Snapshot
+	Logger     *slog.Logger
+	Now        func() time.Time
+	BodyMax    int // bytes of a request body; default 100 MiB
+	// Refused counts refusals without a verified key that were not recorded one by one; see refusals.
+	Refused func(address string, count int, minute time.Time)
+	// Health answers /health and /healthz.
+	Health func() (body []byte, ok bool)
+}
+
+// Server is the data plane.
+type Server struct {
+	o        Options
+	http     *fasthttp.Server
+	watch    *watcher
+	keys     *keyring
+	refusals *refusals
+	requests atomic.Int64 // under way
+}
+
+// BodyMax is the default bound of a request body.
+const BodyMax = 100 << 20
+
+// Open makes a Server. Serve it, and Close it.
+func Open(o Options) (*Server, error) {
+	w, err := newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if o.BodyMax == 0 {
+		o.BodyMax = BodyMax
+	}
+	s := &Server{o: o, watch: w, keys: newKeyring(), refusals: newRefusals(o.Refused, o.Now)}
+	s.http = &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.unreadable,
+		Name:                         "",
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		NoDefaultDate:                true,
+		MaxRequestBodySize:           o.BodyMax,
+		ReadBufferSize:               16 << 10, // bounds the headers; agents send long ones
+		ReadTimeout:                  10 * time.Minute,
+		IdleTimeout:                  3 * time.Minute,
+		CloseOnShutdown:              true,
+		DisablePreParseMultipartForm: true,
+		Logger:                       quiet{o.Logger},
+	}
+	return s, nil
+}
+
+// Serve takes connections from the listener until Shutdown.
+func (s *Server) Serve(ln net.Listener) error {
+	err := s.http.Serve(&watchListener{Listener: ln, w: s.watch})
+	return errors.Wrap(err, "data plane")
+}
+
+// Shutdown stops listening and waits for the requests under way, at most until the context ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.ShutdownWithContext(ctx)
+	s.refusals.close()
+	return errors.Wrap(err, "data plane")
+}
+
+// Cut ends the requests that are still under way after Shutdown as if their clients had gone, and waits a little for
+// them to be settled.
+func (s *Server) Cut(wait time.Duration) error {
+	s.watch.hangUp()
+	for end := time.Now().Add(wait); s.InFlight() > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.Newf("%d requests did not end", s.InFlight())
+		}
+	}
+	return nil
+}
+
+// Close gives back what the server holds; call it after Shutdown.
+func (s *Server) Close() { s.watch.close() }
+
+// InFlight is the number of requests under way.
+func (s *Server) InFlight() int64 { return s.requests.Load() }
+
+// quiet hands fasthttp's own messages to our log.
+type quiet struct{ log *slog.Logger }
+
+func (q quiet) Printf(format string, args ...any) {
+	q.log.Debug("data plane connection", "message", errors.Newf(format, args...).Error())
+}
+
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString()
+	}
+	return id.String()
+}

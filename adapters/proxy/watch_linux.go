@@ -1,0 +1,195 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/errors"
+	"golang.org/x/sys/unix"
+)
+
+// watcher notices clients that hang up, also while nothing is read from them or written to them. It keeps one epoll
+// set in which each connection is registered once, edge-triggered, for its hang-up only. A half-closed connection
+// counts as gone.
+type watcher struct {
+	epoll int
+	wake  [2]int // a pipe; closing its write end stops the loop
+	mu    sync.RWMutex
+	conns map[uint64]*watched
+	next  atomic.Uint64
+	ended chan struct{}
+}
+
+func newWatcher() (*watcher, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, errors.Wrap(err, "epoll")
+	}
+	w := &watcher{epoll: fd, conns: map[uint64]*watched{}, ended: make(chan struct{})}
+	if err := unix.Pipe2(w.wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		unix.Close(fd)
+		return nil, errors.Wrap(err, "pipe")
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLHUP} // token 0
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, w.wake[0], &ev); err != nil {
+		unix.Close(fd)
+		return nil, errors.Wrap(err, "epoll")
+	}
+	go w.loop()
+	return w, nil
+}
+
+// close ends the loop; connections that are still open are no longer watched.
+func (w *watcher) close() {
+	unix.Close(w.wake[1])
+	<-w.ended
+	unix.Close(w.wake[0])
+	unix.Close(w.epoll)
+}
+
+func (w *watcher) loop() {
+	defer close(w.ended)
+	evs := make([]unix.EpollEvent, 256)
+	for {
+		n, err := unix.EpollWait(w.epoll, evs, -1)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		for i := 0; i < n; i++ {
+			token := uint64(uint32(evs[i].Fd)) | uint64(uint32(evs[i].Pad))<<32
+			if token == 0 {
+				return
+			}
+			w.mu.RLock()
+			c := w.conns[token]
+			w.mu.RUnlock()
+			if c != nil {
+				c.hungUp()
+			}
+		}
+	}
+}
+
+// hangUp treats every client as gone.
+func (w *watcher) hangUp() {
+	w.mu.RLock()
+	all := make([]*watched, 0, len(w.conns))
+	for _, c := range w.conns {
+		all = append(all, c)
+	}
+	w.mu.RUnlock()
+	for _, c := range all {
+		c.hungUp()
+	}
+}
+
+// watched is a client connection. At most one request at a time is told when it goes.
+type watched struct {
+	*net.TCPConn
+	w     *watcher
+	token uint64
+	gone  atomic.Bool
+	tell  atomic.Pointer[func()]
+	once  sync.Once
+}
+
+func (c *watched) hungUp() {
+	c.gone.Store(true)
+	if f := c.tell.Swap(nil); f != nil {
+		(*f)()
+	}
+}
+
+// Close forgets the connection; the kernel takes it out of the epoll set.
+func (c *watched) Close() error {
+	c.once.Do(func() {
+		c.w.mu.Lock()
+		delete(c.w.conns, c.token)
+		c.w.mu.Unlock()
+	})
+	return c.TCPConn.Close()
+}
+
+// onGone has f called once when the client goes, at once if it has gone. disarm ends that; a disarm that loses the
+// race can not touch the next request's.
+func (c *watched) onGone(f *func()) {
+	c.tell.Store(f)
+	if c.gone.Load() {
+		if g := c.tell.Swap(nil); g != nil {
+			(*g)()
+		}
+	}
+}
+
+func (c *watched) disarm(f *func()) { c.tell.CompareAndSwap(f, nil) }
+
+// watchedBy finds the watched connection below what the server hands out.
+func watchedBy(nc net.Conn) *watched {
+	for {
+		switch v := nc.(type) {
+		case *watched:
+			return v
+		case *tls.Conn:
+			nc = v.NetConn()
+		case interface{ NetConn() net.Conn }:
+			nc = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// watchListener registers each accepted connection.
+type watchListener struct {
+	net.Listener
+	w *watcher
+}
+
+func (l *watchListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tc, ok := nc.(*net.TCPConn)
+		if !ok {
+			return nc, nil
+		}
+		c := &watched{TCPConn: tc, w: l.w, token: l.w.next.Add(1)}
+		if err := l.w.add(c); err != nil { // gone already, or no memory: this client is lost, not the listener
+			c.Close()
+			continue
+		}
+		return c, nil
+	}
+}
+
+func (w *watcher) add(c *watched) error {
+	w.mu.Lock()
+	w.conns[c.token] = c
+	w.mu.Unlock()
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = rc.Control(func(fd uintptr) {
+		// A vanished peer sends nothing: let the kernel find out.
+		_ = unix.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 60_000)
+		ev := unix.EpollEvent{
+			Events: unix.EPOLLRDHUP | unix.EPOLLET,
+			Fd:     int32(uint32(c.token)), Pad: int32(uint32(c.token >> 32)),
+		}
+		failed = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(fd), &ev)
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

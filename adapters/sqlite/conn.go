@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
+)
+
+// connOptions say how a database file is opened. The zero value is a connection that reads and writes, in WAL mode,
+// with synchronous=FULL, on the files of the operating system.
+type connOptions struct {
+	VFS         string        // registered name; "" is the operating system
+	Synchronous string        // FULL when empty; NORMAL may lose the last commits on a power cut, never the file
+	QueryOnly   bool          // refuses every write
+	BusyTimeout time.Duration // how long a lock of another process is waited for; 0 is 5 s
+	CacheKiB    int           // page cache; 0 is 4 MiB
+	Checkpoint  int           // pages of WAL after which a commit checkpoints; 0 is 4,000 (16 MiB)
+}
+
+// conn is one connection with its prepared statements. One goroutine at a time may use it.
+type conn struct {
+	*sqlite3.Conn
+	stmts map[string]*sqlite3.Stmt
+}
+
+// openConn opens or creates a database file.
+func openConn(path string, o connOptions) (*conn, error) {
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path}
+	if o.VFS != "" {
+		name.RawQuery = url.Values{"vfs": {o.VFS}}.Encode()
+	}
+	db, err := sqlite3.Open(name.String())
+	if err != nil {
+		return nil, errors.Wrapf(err, "open %s", path)
+	}
+	c := &conn{Conn: db, stmts: map[string]*sqlite3.Stmt{}}
+	if err := c.setUp(o); err != nil {
+		return nil, errors.CombineErrors(errors.Wrapf(err, "open %s", path), c.close())
+	}
+	return c, nil
+}
+
+// setUp applies the pragmas. The journal mode comes first: it is the only one that is kept in the file.
+func (c *conn) setUp(o connOptions) error {
+	if err := c.BusyTimeout(orElse(o.BusyTimeout, 5*time.Second)); err != nil {
+		return err
+	}
+	mode, err := c.text(`PRAGMA journal_mode=WAL`)
+	if err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return errors.Newf("the file system allows no write-ahead log (journal mode is %q)", mode)
+	}
+	for _, pragma := range []string{
+		"synchronous=" + orElse(o.Synchronous, "FULL"),
+		"foreign_keys=OFF",
+		"temp_store=MEMORY",
+		"cache_size=-" + strconv.Itoa(orElse(o.CacheKiB, 4<<10)),
+		"wal_autocheckpoint=" + strconv.Itoa(orElse(o.Checkpoint, 4000)),
+		"journal_size_limit=" + strconv.Itoa(64<<20), // a WAL that a slow reader let grow shrinks again
+		"query_only=" + strconv.FormatBool(o.QueryOnly),
+	} {
+		if err := c.Exec("PRAGMA " + pragma); err != nil {
+			return errors.Wrapf(err, "pragma %s", pragma)
+		}
+	}
+	return nil
+}
+
+// stmt is the prepared statement of an SQL text, compiled once per connection. It comes reset; its parameters keep
+// what was last bound to them, so bind all of them.
+func (c *conn) stmt(sql string) (*sqlite3.Stmt, error) {
+	if s := c.stmts[sql]; s != nil {
+		_ = s.Reset() // repeats the error of the last Step, which its caller has had
+		return s, nil
+	}
+	s, tail, err := c.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
+	if err != nil {
+		return nil, errors.Wrapf(err, "prepare %s", sql)
+	}
+	if s == nil || tail != "" {
+		return nil, errors.Newf("prepare %s: not one statement", sql)
+	}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+// integer runs a statement with integer parameters and returns the first column of its first row, 0 when there is
+// no row or the column is NULL.
+func (c *conn) integer(sql string, args ...int64) (int64, error) {
+	s, err := c.stmt(sql)
+	if err != nil {
+		return 0, err
+	}
+	for i, a := range args {
+		if err := s.BindInt64(i+1, a); err != nil {
+			return 0, err
+		}
+	}
+	var n int64
+	if s.Step() {
+		n = s.ColumnInt64(0)
+	}
+	return n, errors.CombineErrors(s.Err(), s.Reset())
+}
+
+// text runs a statement without parameters and returns the first column of its first row, "" when there is none.
+func (c *conn) text(sql string) (string, error) {
+	s, err := c.stmt(sql)
+	if err != nil {
+		return "", err
+	}
+	var v string
+	if s.Step() {
+		v = s.ColumnText(0)
+	}
+	return v, errors.CombineErrors(s.Err(), s.Reset())
+}
+
+// write runs f inside BEGIN IMMEDIATE and commits, or rolls back when f or the commit fails.
+func (c *conn) write(f func() error) error { return c.transact(`BEGIN IMMEDIATE`, f) }
+
+// read runs f inside one read snapshot.
+func (c *conn) read(f func() error) error { return c.transact(`BEGIN`, f) }
+
+func (c *conn) transact(begin string, f func() error) (err error) {
+	if err := c.run(begin); err != nil {
+		return err
+	}
+	defer func() {
+		// SQLite has already rolled back by itself after some faults (full disk, I/O error).
+		if err == nil || c.GetAutocommit() {
+			return
+		}
+		ctx := c.SetInterrupt(context.Background()) // a cancelled context must not keep the transaction open
+		err = errors.CombineErrors(err, c.run(`ROLLBACK`))
+		c.SetInterrupt(ctx)
+	}()
+	if err := f(); err != nil {
+		return err
+	}
+	return c.run(`COMMIT`)
+}
+
+// run executes one prepared statement without parameters.
+func (c *conn) run(sql string) error {
+	s, err := c.stmt(sql)
+	if err != nil {
+		return err
+	}
+	return s.Exec()
+}
+
+// close finalizes the statements and closes the file.
+func (c *conn) close() error {
+	for sql, s := range c.stmts {
+		_ = s.Close() // repeats the error of the last Step
+		delete(c.stmts, sql)
+	}
+	return c.Close()
+}
+
+func orElse[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,204 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/penstock/penstock/events"
+)
+
+// tail is the version of a row's stream: from memory, else from the file. The first row of a stream costs no look-up:
+// where it is not the first, the unique index says so.
+func (g *group) tail(r *events.Row) (int64, error) {
+	if v, ok := g.s.tails[r.Stream]; ok || r.Version == 0 {
+		return v, nil
+	}
+	q, err := g.c.stmt(selectTail)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.BindText(1, r.Stream); err != nil {
+		return 0, err
+	}
+	var v int64
+	if q.Step() {
+		v = q.ColumnInt64(0)
+	}
+	return v, errors.CombineErrors(q.Err(), q.Reset())
+}
+
+// insertRow writes a row at the next position; false: a unique index refused it.
+func (g *group) insertRow(r *events.Row) (bool, error) {
+	hash := g.s.hasher.Row(g.next, r)
+	at := r.At.UnixMicro()
+	q, err := g.c.stmt(insertEvent)
+	if err != nil {
+		return false, err
+	}
+	b := binder{stmt: q}
+	b.integer(int64(g.next))
+	b.integer(int64(len(r.Facts)))
+	b.text(r.Stream)
+	b.integer(r.Version)
+	b.flag(r.Terminal)
+	b.integer(at)
+	b.text(r.Types)
+	b.textOrNull(r.Request)
+	b.textOrNull(r.Key)
+	b.textOrNull(r.Upstream)
+	b.textOrNull(r.Node)
+	b.blob(hash[:])
+	b.rawText(r.Payload)
+	if ok, err := b.insert(); !ok || err != nil {
+		return false, err
+	}
+	g.s.hashes = append(g.s.hashes, hash)
+	g.s.tails[r.Stream] = r.Version + int64(len(r.Facts))
+	if r.Terminal {
+		delete(g.s.tails, r.Stream) // rarely asked for again
+	}
+	g.next += events.Position(len(r.Facts))
+	g.earliest, g.latest = min(g.earliest, at), max(g.latest, at)
+	return true, nil
+}
+
+func (g *group) insertSecret(v *events.Secret) (bool, error) {
+	q, err := g.c.stmt(insertSecret)
+	if err != nil {
+		return false, err
+	}
+	b := binder{stmt: q}
+	b.text(v.ID)
+	b.integer(v.Version)
+	b.blob(v.Sealed)
+	b.blob(v.Digest)
+	return b.insert()
+}
+
+// seal adds the commit's link to the chain; a commit that stored nothing has none.
+func (g *group) seal(lowWater events.Position) (chain, error) {
+	was := g.s.chain
+	if len(g.s.hashes) == 0 {
+		return was, nil
+	}
+	first := was.head + 1
+	n := int64(g.next - first)
+	end := chain{first: int64(first), head: g.next - 1, latest: g.latest}
+	end.hash = g.s.hasher.Commit(was.hash, first, n, g.s.hashes)
+	q, err := g.c.stmt(insertCommit)
+	if err != nil {
+		return chain{}, err
+	}
+	b := binder{stmt: q}
+	b.integer(int64(first))
+	b.integer(n)
+	b.integer(int64(lowWater))
+	b.integer(g.earliest)
+	b.integer(g.latest)
+	b.blob(was.hash[:])
+	b.blob(end.hash[:])
+	if b.err != nil {
+		return chain{}, b.err
+	}
+	return end, q.Exec()
+}
+
+// stored finds an append that was stored before with the same content in all its rows: its caller could not know
+// whether the first try had succeeded. 0: it is another one. Rows that the store was to number are never found.
+func (g *group) stored(a *events.Append) (first events.Position, err error) {
+	next := events.Position(0)
+	for i := range a.Rows {
+		at, err := g.same(&a.Rows[i])
+		if err != nil || at == 0 || i > 0 && at != next {
+			return 0, err
+		}
+		if i == 0 {
+			first = at
+		}
+		next = at + events.Position(len(a.Rows[i].Facts))
+	}
+	for i := range a.Secrets {
+		v, err := readSecret(g.c, a.Secrets[i].ID, a.Secrets[i].Version)
+		if err != nil || v == nil || !sameSecret(v, &a.Secrets[i]) {
+			return 0, err
+		}
+	}
+	return first, nil
+}
+
+// same is the position of the row that is stored at r's place in its stream, 0 when it says anything else than r.
+func (g *group) same(r *events.Row) (at events.Position, err error) {
+	q, err := g.c.stmt(selectVersion)
+	if err != nil {
+		return 0, err
+	}
+	b := binder{stmt: q}
+	b.text(r.Stream)
+	b.integer(r.Version)
+	if b.err != nil {
+		return 0, b.err
+	}
+	if q.Step() {
+		position := events.Position(q.ColumnInt64(0))
+		hash := g.s.hasher.Row(position, r)
+		if string(hash[:]) == string(q.ColumnRawBlob(1)) {
+			at = position
+		}
+	}
+	return at, errors.CombineErrors(q.Err(), q.Reset())
+}
+
+func conflictOf(r *events.Row, why string) error {
+	return fmt.Errorf("%w: %s %s, the append expects %d", events.ErrConflict, r.Stream, why, r.Version)
+}
+
+// binder binds parameters in order and keeps the first error.
+type binder struct {
+	stmt *sqlite3.Stmt
+	n    int
+	err  error
+}
+
+func (b *binder) next(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func (b *binder) integer(v int64)  { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
+func (b *binder) flag(v bool)      { b.n++; b.next(b.stmt.BindBool(b.n, v)) }
+func (b *binder) text(v string)    { b.n++; b.next(b.stmt.BindText(b.n, v)) }
+func (b *binder) rawText(v []byte) { b.n++; b.next(b.stmt.BindRawText(b.n, v)) }
+
+// blob binds nil as an empty blob, not as NULL.
+func (b *binder) blob(v []byte) {
+	b.n++
+	if v == nil {
+		v = []byte{}
+	}
+	b.next(b.stmt.BindBlob(b.n, v))
+}
+
+// textOrNull binds "" as NULL.
+func (b *binder) textOrNull(v string) {
+	if v == "" {
+		b.n++
+		b.next(b.stmt.BindNull(b.n))
+		return
+	}
+	b.text(v)
+}
+
+// insert executes; false: a unique index refused the row, which undid this statement only.
+func (b *binder) insert() (bool, error) {
+	if b.err != nil {
+		return false, b.err
+	}
+	err := b.stmt.Exec()
+	if errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) || errors.Is(err, sqlite3.CONSTRAINT_PRIMARYKEY) {
+		return false, nil
+	}
+	return err == nil, err
+}

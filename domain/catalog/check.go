@@ -1,0 +1,350 @@
+package catalog
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+)
+
+// Bounds of what can be configured.
+const (
+	idMax       = 128
+	textMax     = 2000
+	listMax     = 10_000
+	slotsMax    = 1_000_000
+	failuresMax = 1_000_000
+	priceMax    = 1_000_000 // USD per 1M tokens
+	week        = 7 * 24 * time.Hour
+)
+
+// checker collects what is wrong with one resource.
+type checker struct {
+	ref    Ref
+	faults []error
+}
+
+func (c *checker) fail(field, format string, args ...any) {
+	c.faults = append(c.faults, &InvalidError{c.ref, field, fmt.Sprintf(format, args...)})
+}
+
+// normalize returns a copy with defaults filled in and spellings made canonical, or what is wrong with it, fields in
+// the order of the resource.
+func normalize(s *State, given Resource) (Resource, error) {
+	c := &checker{ref: Ref{given.Kind(), given.Ident()}}
+	var r Resource
+	switch g := given.(type) {
+	case *Upstream:
+		r = c.upstream(*g)
+	case *Account:
+		r = c.account(*g, s)
+	case *Group:
+		r = c.group(*g)
+	case *User:
+		r = c.user(*g)
+	case *Key:
+		r = c.key(*g, s)
+	case *Price:
+		r = c.price(*g)
+	case *Rule:
+		r = c.rule(*g)
+	case *Setting:
+		r = c.setting(*g)
+	default:
+		return nil, &InvalidError{Ref: c.ref, Reason: "is of an unknown kind"}
+	}
+	for _, ref := range references(r) {
+		if !s.has(ref.to) {
+			c.fail(ref.field, "%s does not exist", ref.to)
+		}
+	}
+	return r, errors.Join(c.faults...)
+}
+
+func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// id checks the name of a resource: it stands in paths, streams and command lines. Prices may also use the signs of
+// model names.
+func (c *checker) id(field, id, more string) {
+	if id == "" {
+		c.fail(field, "is required")
+		return
+	}
+	if len(id) > idMax {
+		c.fail(field, "is longer than %d bytes", idMax)
+	}
+	for i := range len(id) {
+		b := id[i]
+		letter := b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'
+		if letter || i > 0 && strings.IndexByte("._-:@+", b) >= 0 || strings.IndexByte(more, b) >= 0 {
+			continue
+		}
+		c.fail(field, "must be letters, digits and ._-:@+%s, with a letter or digit first", more)
+		return
+	}
+}
+
+func (c *checker) slots(slots *int) *int {
+	if slots == nil {
+		return nil
+	}
+	c.between("slots", *slots, 1, slotsMax, " or null")
+	v := *slots
+	return &v
+}
+
+func (c *checker) between(field string, n, low, high int, or string) {
+	if n < low || n > high {
+		c.fail(field, "must be %s..%s%s", grouped(low), grouped(high), or)
+	}
+}
+
+// grouped writes 1000000 as 1,000,000.
+func grouped(n int) string {
+	s := strconv.Itoa(max(n, -n))
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if n < 0 {
+		return "-" + s
+	}
+	return s
+}
+
+func (c *checker) duration(field string, d Duration, high time.Duration) {
+	if d.Std() < time.Millisecond || d.Std() > high {
+		c.fail(field, "must be 1ms..%s", Duration(high))
+	}
+}
+
+// decimal makes a decimal from 0 to high canonical; "" stays "".
+func (c *checker) decimal(field, s string, places int, high int64) string {
+	if s == "" {
+		return ""
+	}
+	n, err := money.ParseDecimal(s, places)
+	if err != nil {
+		c.fail(field, "must be a decimal such as \"2.5\" with at most %d decimals: %v", places, err)
+		return s
+	}
+	for range places {
+		high *= 10
+	}
+	if n < 0 || n > high {
+		c.fail(field, "must be 0..%s", money.AppendDecimal(nil, high, places))
+	}
+	return string(money.AppendDecimal(nil, n, places))
+}
+
+// multiplier is canonical with "" for one.
+func (c *checker) multiplier(field, s string) string {
+	if s = c.decimal(field, s, pricing.MultiplierPlaces, int64(pricing.MultiplierMax/pricing.One)); s == "1" {
+		return ""
+	}
+	return s
+}
+
+// text bounds a free text and keeps control characters out of it.
+func (c *checker) text(field, s string, required bool) {
+	switch {
+	case s == "" && required:
+		c.fail(field, "is required")
+	case len(s) > textMax:
+		c.fail(field, "is longer than %s bytes", grouped(textMax))
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		c.fail(field, "has control characters")
+	}
+}
+
+// ids copies a list of references; each may stand in it once.
+func (c *checker) ids(field string, list []string) []string {
+	if len(list) > listMax {
+		c.fail(field, "has more than %s entries", grouped(listMax))
+		return nil
+	}
+	seen := make(map[string]bool, len(list))
+	for i, id := range list {
+		switch {
+		case id == "":
+			c.fail(indexed(field, i), "is empty")
+		case seen[id]:
+			c.fail(indexed(field, i), "%s is named twice", id)
+		}
+		seen[id] = true
+	}
+	return emptyIsNil(slices.Clone(list))
+}
+
+func emptyIsNil[S ~[]E, E any](s S) S {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+func (c *checker) account(r Account, s *State) Resource {
+	c.id("id", r.ID, "")
+	if r.Upstream == "" {
+		c.fail("upstream", "is required")
+	}
+	old, _, _ := s.Get(KindAccount, r.ID)
+	switch was, exists := old.(*Account); {
+	case r.SecretVersion > 0:
+		if !IsMasked(r.Masked) {
+			c.fail("api_key", "must be sealed and masked before it is recorded") // else it would be in an event for ever
+		}
+	case r.SecretVersion < 0:
+		c.fail("api_key", "has a negative version")
+	case !exists && IsMasked(r.Masked):
+		c.fail("api_key", "is masked, and there is no account to keep the key of")
+	case !exists:
+		c.fail("api_key", "is required")
+	case r.Masked != "" && r.Masked != was.Masked:
+		c.fail("api_key", "is masked but not the present key %s; give the whole key", was.Masked)
+	default:
+		r.SecretVersion, r.Masked = was.SecretVersion, was.Masked
+	}
+	r.Slots = c.slots(r.Slots)
+	return &r
+}
+
+func (c *checker) group(r Group) Resource {
+	c.id("id", r.ID, "")
+	r.Upstreams = c.ids("upstreams", r.Upstreams)
+	r.Accounts = c.ids("accounts", r.Accounts)
+	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
+	return &r
+}
+
+func (c *checker) user(r User) Resource {
+	c.id("id", r.ID, "")
+	c.text("name", r.Name, false)
+	r.Slots = c.slots(r.Slots)
+	return &r
+}
+
+// Values of Key.Access.
+const (
+	Restricted   = "restricted"
+	Unrestricted = "unrestricted"
+)
+
+func (c *checker) key(r Key, s *State) Resource {
+	c.id("id", r.ID, "")
+	if sum, ok := r.SHA256(); ok {
+		r.Hash = "sha256:" + hex.EncodeToString(sum[:])
+	} else if !r.IsBcrypt() {
+		c.fail("hash", "must be sha256: and 64 hex digits, or a bcrypt hash ($2a$, $2b$ or $2y$)")
+	}
+	if other, taken := s.hashes[r.Hash]; taken && other != r.ID {
+		c.fail("hash", "is already the hash of key %s", other)
+	}
+	c.text("prefix", r.Prefix, false)
+	if len(r.Prefix) > 32 {
+		c.fail("prefix", "is longer than 32 bytes")
+	}
+	switch {
+	case r.Access == "" && r.Upstreams == nil:
+		r.Access = Unrestricted
+	case r.Access == "":
+		r.Access = Restricted // also for an empty list: nothing is allowed, not everything
+	case r.Access == Unrestricted && len(r.Upstreams) > 0:
+		c.fail("upstreams", "only with access: restricted")
+	case r.Access != Restricted && r.Access != Unrestricted:
+		c.fail("access", "must be restricted or unrestricted")
+	}
+	r.Upstreams = c.ids("upstreams", r.Upstreams)
+	for i, m := range r.Models {
+		c.text(indexed("models", i), m, true)
+	}
+	r.Models = emptyIsNil(slices.Clone(r.Models))
+	r.Slots = c.slots(r.Slots)
+	r.ExpiresAt = utc(r.ExpiresAt)
+	return &r
+}
+
+// utc copies a time with the precision of the event store.
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	v := t.UTC().Truncate(time.Microsecond)
+	return &v
+}
+
+// defaultID is the id, or the model, or upstream/model.
+func (p *Price) defaultID() string {
+	switch {
+	case p.ID != "":
+		return p.ID
+	case p.Upstream != "":
+		return p.Upstream + "/" + p.Model
+	}
+	return p.Model
+}
+
+func (c *checker) price(r Price) Resource {
+	r.ID = r.defaultID()
+	c.ref.ID = r.ID
+	c.text("model", r.Model, true)
+	if r.ID != "" { // else the model is missing, which is said already
+		c.id("id", r.ID, "/*?")
+	}
+	r.EffectiveFrom = utc(r.EffectiveFrom)
+	for _, f := range [...]struct {
+		name     string
+		value    *string
+		required bool
+	}{
+		{"input", &r.Input, true}, {"output", &r.Output, true}, {"cached_input", &r.CachedInput, false},
+		{"cache_write_5m", &r.CacheWrite5m, false}, {"cache_write_1h", &r.CacheWrite1h, false}, {"per_request", &r.PerRequest, false},
+	} {
+		if f.required && *f.value == "" {
+			c.fail(f.name, "is required (\"0\" is free)")
+		}
+		*f.value = c.decimal(f.name, *f.value, pricing.PricePlaces, priceMax)
+	}
+	return &r
+}
+
+func (c *checker) rule(r Rule) Resource {
+	c.id("id", r.ID, "")
+	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
+	for i, status := range r.Match.Status {
+		c.between(indexed("match.status", i), status, 100, 599, "")
+	}
+	r.Match.Status = emptyIsNil(slices.Clone(r.Match.Status))
+	c.text("match.error_type", r.Match.ErrorType, false)
+	if _, fault := compileRule(&r); fault != nil {
+		c.fail(fault.Field, "%s", fault.Reason)
+	}
+	if r.Action.BlockFor != 0 {
+		c.duration("action.block_for", r.Action.BlockFor, week)
+	}
+	return &r
+}
+
+func (c *checker) setting(r Setting) Resource {
+	var scratch Settings
+	if canonical, field, err := scratch.put(r.Name, r.Value); err != nil {
+		c.fail(field, "%v", err)
+	} else {
+		r.Value = canonical
+	}
+	return &r
+}
+
+// copyMap copies a map; an empty one is nil.
+func copyMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
+}

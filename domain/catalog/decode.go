@@ -1,0 +1,262 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Extras is what a resource file holds beside the resource.
+type Extras struct {
+	APIKey          string // an account's credential in plain text, to be sealed at once; never in the resource
+	APIKeyUnchanged bool   // the file shows the masked form: the credential stays what it is
+}
+
+// fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
+// d duration, t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
+// for a list. "-" is a field that comes later.
+var fields = map[Kind]string{
+	KindUpstream: `base_url s|path_prefix s|capabilities []s|priority i|weight i|slots i
+		queue o|queue.enabled b|queue.timeout d|queue.max_length i|queue.discipline s
+		breaker o|breaker.failures i|breaker.successes i|breaker.open_for d|breaker.probe_every d
+		timeouts o|timeouts.connect d|timeouts.first_byte d|timeouts.idle d
+		model_rules []o|model_rules.type s|model_rules.value s|model_rules.target s
+		upstream_models {}|multipliers o|multipliers.input n|multipliers.output n|on_disconnect s|headers {}|active b`,
+	KindAccount: `upstream s|api_key s|slots i|active b`,
+	KindGroup:   `upstreams []s|accounts []s|multiplier n|clients -`,
+	KindUser: `name s|slots i|disabled b|budget -
+		limits o-|limits.rpm -|limits.tpm -|limits.spending -|limits.budget -`,
+	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|slots i|expires_at t|revoked b
+		limits o-|limits.rpm -|limits.tpm -|limits.spending -|limits.budget -|ips o-|ips.allow -|ips.deny -|max_ips -`,
+	KindPrice: `model s|upstream s|effective_from t|input n|output n|cached_input n|cache_write_5m n|cache_write_1h n
+		per_request n|tiers -|service_tiers -|per_image -`,
+	KindRule: `upstream s|priority i|match o|match.status []i|match.error_type s|match.body_pattern s|match.header s
+		action o|action.failover b|action.count_breaker b|action.block_for d`,
+	KindSetting: `name s|value v`,
+}
+
+const notYet = "not supported yet"
+
+// schema is the table of one kind, taken apart.
+func schema(kind Kind) map[string]string {
+	types := map[string]string{"kind": "s"}
+	if kind != KindSetting {
+		types["id"] = "s"
+	}
+	for _, f := range strings.FieldsFunc(fields[kind], func(r rune) bool { return r == '|' || r == '\n' }) {
+		path, typ, _ := strings.Cut(strings.TrimSpace(f), " ")
+		types[path] = typ
+	}
+	return types
+}
+
+// DecodeResource reads one resource in the form of resource files, as JSON. The kind may be "" when the text names it.
+// Unknown and doubled fields, wrong types and fields that come later are errors that name the field; all of them are
+// reported at once. Defaults that depend on a field being absent are set; Decide does the rest.
+func DecodeResource(kind Kind, text []byte) (Resource, Extras, error) {
+	var head struct {
+		Kind Kind   `json:"kind"`
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}
+	if !json.Valid(text) {
+		return nil, Extras{}, &InvalidError{Ref: Ref{Kind: kind}, Reason: "is not valid JSON"}
+	}
+	_ = json.Unmarshal(text, &head) // wrong types are found, and named, below
+	if kind == "" {
+		kind = head.Kind
+	}
+	if kind == KindSetting {
+		head.ID = head.Name
+	}
+	w := &walker{checker: checker{ref: Ref{kind, head.ID}}, types: schema(kind)}
+	switch {
+	case !kind.Valid():
+		w.fail("kind", "must be one of %s", kinds)
+	case head.Kind != "" && head.Kind != kind:
+		w.fail("kind", "is %s, not %s", head.Kind, kind)
+	}
+	if len(w.faults) > 0 {
+		return nil, Extras{}, errors.Join(w.faults...)
+	}
+	w.dec = json.NewDecoder(bytes.NewReader(text))
+	w.dec.UseNumber()
+	tree, isObject := w.value("", "", "o").(map[string]any)
+	if !isObject && len(w.faults) == 0 {
+		w.fail("", "must be an object")
+	}
+	if len(w.faults) > 0 {
+		return nil, Extras{}, errors.Join(w.faults...)
+	}
+	return build(w.ref, tree)
+}
+
+// walker checks a document against the table and returns it with decimals and scalars as text.
+type walker struct {
+	checker
+	types map[string]string
+	dec   *json.Decoder
+}
+
+// value reads one value. shown is the path for people, path the one of the table.
+func (w *walker) value(shown, path, typ string) any {
+	tok, err := w.dec.Token()
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			w.fail(shown, "cannot be read")
+		}
+		return nil
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		return w.nested(v, shown, path, typ)
+	case nil:
+		return nil // the same as absent
+	case string:
+		w.scalar(shown, typ, "string", v)
+		return v
+	case json.Number:
+		w.scalar(shown, typ, "number", v.String())
+		if typ == "n" || typ == "v" {
+			return v.String()
+		}
+		return v
+	case bool:
+		w.scalar(shown, typ, "bool", "")
+		if typ == "v" {
+			return fmt.Sprint(v)
+		}
+		return v
+	}
+	return nil
+}
+
+// nested reads an object or a list, checking only what belongs there.
+func (w *walker) nested(open json.Delim, shown, path, typ string) any {
+	if open == '[' {
+		entry, isList := strings.CutPrefix(typ, "[]")
+		if !isList && typ != "?" {
+			w.wrong(shown, typ)
+			entry = "?"
+		}
+		list := []any{}
+		for i := 0; w.dec.More(); i++ {
+			v := w.value(indexed(shown, i), path, entry)
+			if v == nil && entry != "?" {
+				w.fail(indexed(shown, i), "must not be null")
+			}
+			list = append(list, v)
+		}
+		_, _ = w.dec.Token()
+		return list
+	}
+	if typ != "o" && typ != "o-" && typ != "{}" && typ != "?" {
+		w.wrong(shown, typ)
+		typ = "?"
+	}
+	object := map[string]any{}
+	for w.dec.More() {
+		tok, _ := w.dec.Token()
+		name, _ := tok.(string)
+		if _, twice := object[name]; twice {
+			w.fail(dotted(shown, name), "is given twice")
+		}
+		object[name] = w.field(dotted(shown, name), dotted(path, name), typ)
+	}
+	_, _ = w.dec.Token()
+	return object
+}
+
+// field reads the value of one field of an object of the given type.
+func (w *walker) field(shown, path, parent string) any {
+	switch parent {
+	case "{}":
+		return w.value(shown, path, "s")
+	case "?":
+		return w.value(shown, path, "?")
+	}
+	typ, known := w.types[path]
+	switch {
+	case !known && path == "secret" && w.ref.Kind == KindKey:
+		w.fail(shown, "is not accepted; give its hash")
+	case !known:
+		w.fail(shown, "unknown field")
+	case typ == "-", typ == "o-":
+		return w.later(shown, path, typ)
+	default:
+		return w.value(shown, path, typ)
+	}
+	return w.value(shown, path, "?")
+}
+
+// later refuses a field that comes later by its own name: limits.rpm rather than limits.
+func (w *walker) later(shown, path, typ string) any {
+	before := len(w.faults)
+	if typ == "-" {
+		typ = "?"
+	}
+	v := w.value(shown, path, typ)
+	if v != nil && len(w.faults) == before {
+		w.fail(shown, notYet)
+	}
+	return nil
+}
+
+func dotted(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// expected says what each type is.
+var expected = map[string]string{
+	"s": "must be a string", "i": "must be a whole number", "b": "must be true or false",
+	"d": `must be a duration such as "30s"`, "t": `must be a time such as "2026-01-31T00:00:00Z"`,
+	"n": `must be a decimal such as "2.5"`, "v": "must be a single value", "o": "must be an object", "{}": "must be an object of strings",
+}
+
+func (w *walker) wrong(shown, typ string) {
+	if strings.HasPrefix(typ, "[]") {
+		w.fail(shown, "must be a list")
+		return
+	}
+	reason, known := expected[typ]
+	if !known {
+		reason = "is not of the right type"
+	}
+	w.fail(shown, "%s", reason)
+}
+
+// scalar checks a string, number or boolean.
+func (w *walker) scalar(shown, typ, is, text string) {
+	ok := false
+	switch typ {
+	case "?", "v":
+		ok = true
+	case "o-":
+		ok = true // named as not supported by later
+	case "s":
+		ok = is == "string"
+	case "b":
+		ok = is == "bool"
+	case "n":
+		ok = is != "bool"
+	case "i":
+		var n int
+		ok = is == "number" && json.Unmarshal([]byte(text), &n) == nil
+	case "d":
+		var d Duration
+		ok = is == "string" && d.UnmarshalText([]byte(text)) == nil
+	case "t":
+		var t time.Time
+		ok = is == "string" && t.UnmarshalText([]byte(text)) == nil
+	}
+	if !ok {
+		w.wrong(shown, typ)
+	}
+}

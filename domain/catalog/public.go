@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+)
+
+// build makes the resource of a checked document.
+func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
+	var extras Extras
+	var r Resource
+	switch ref.Kind {
+	case KindUpstream:
+		u := NewUpstream("", "")
+		if tree["queue"] != nil {
+			u.Queue = &Queue{Enabled: true} // unless the document says otherwise
+		}
+		r = u
+	case KindAccount:
+		if key, given := tree["api_key"].(string); given && !IsMasked(key) {
+			extras.APIKey = key
+			tree["api_key"] = Mask(key)
+		} else {
+			extras.APIKeyUnchanged = given
+		}
+		r = &Account{Active: true}
+	case KindGroup:
+		r = &Group{}
+	case KindUser:
+		r = &User{}
+	case KindKey:
+		r = &Key{}
+	case KindPrice:
+		r = &Price{}
+	case KindRule:
+		r = &Rule{}
+	case KindSetting:
+		r = &Setting{}
+	}
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil { // the walk has checked every type: not expected, but not to be lost either
+		return nil, Extras{}, &InvalidError{Ref: ref, Reason: err.Error()}
+	}
+	if p, ok := r.(*Price); ok {
+		p.ID = p.defaultID()
+	}
+	return r, extras, nil
+}
+
+// Public is a resource in the form of resource files, ready for JSON: with its kind first, secrets masked, and such
+// that applying it again changes nothing.
+func Public(r Resource) any {
+	switch r := r.(type) {
+	case *Upstream:
+		v := *r
+		v.Multipliers.Input = cmp.Or(v.Multipliers.Input, "1")
+		v.Multipliers.Output = cmp.Or(v.Multipliers.Output, "1")
+		v.OnDisconnect = cmp.Or(v.OnDisconnect, disconnectCancel)
+		v.Headers, v.UpstreamModels = copyMap(v.Headers), copyMap(v.UpstreamModels)
+		v.Capabilities, v.ModelRules = slices.Clone(v.Capabilities), slices.Clone(v.ModelRules)
+		return struct {
+			Kind Kind `json:"kind"`
+			Upstream
+		}{KindUpstream, v}
+	case *Account:
+		return struct {
+			Kind     Kind   `json:"kind"`
+			ID       string `json:"id"`
+			Upstream string `json:"upstream"`
+			APIKey   string `json:"api_key"`
+			Slots    *int   `json:"slots,omitempty"`
+			Active   bool   `json:"active"`
+		}{KindAccount, r.ID, r.Upstream, r.Masked, r.Slots, r.Active}
+	case *Group:
+		v := *r
+		v.Multiplier = cmp.Or(v.Multiplier, "1")
+		return struct {
+			Kind Kind `json:"kind"`
+			Group
+		}{KindGroup, v}
+	case *User:
+		return struct {
+			Kind Kind `json:"kind"`
+			User
+		}{KindUser, *r}
+	case *Key:
+		return struct {
+			Kind Kind `json:"kind"`
+			Key
+		}{KindKey, *r}
+	case *Price:
+		return struct {
+			Kind Kind `json:"kind"`
+			Price
+		}{KindPrice, *r}
+	case *Rule:
+		return struct {
+			Kind Kind `json:"kind"`
+			Rule
+		}{KindRule, *r}
+	case *Setting:
+		return struct {
+			Kind Kind `json:"kind"`
+			Setting
+		}{KindSetting, *r}
+	}
+	return nil
+}
+
+// Faults takes an error of this package apart, for answers that list every field that is wrong.
+func Faults(err error) []*InvalidError {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []*InvalidError
+		for _, e := range many.Unwrap() {
+			list = append(list, Faults(e)...)
+		}
+		return list
+	}
+	var one *InvalidError
+	if errors.As(err, &one) {
+		return []*InvalidError{one}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Settings are the named values in force. Defaults come from the table below.
+type Settings struct {
+	MaxAttempts        int            // calls to upstreams per request; 0: until all candidates are exhausted
+	FailoverOn400      bool           // an upstream's 400 whose message matches the filter goes to the next upstream
+	FailoverOn400Match *regexp.Regexp // the filter
+	FailoverOnAuth     bool           // 401 and 403 go to the next account; false ends the request (D16)
+	OnExhausted        string         // OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway
+	AbandonedBilling   string         // AbandonedNone, AbandonedInput, AbandonedLastProgress
+	ChatUsage          string         // ChatUsageInject, ChatUsageEstimate
+}
+
+// What happens when no attempt succeeded.
+const (
+	OnExhaustedUnified    = "unified"     // our own error, 503
+	OnExhaustedLastAnswer = "last_answer" // the last upstream's answer unchanged
+	OnExhaustedBadGateway = "bad_gateway" // our own error, 502
+)
+
+// What a request costs whose node died.
+const (
+	AbandonedNone         = "none"
+	AbandonedInput        = "input"
+	AbandonedLastProgress = "last_progress"
+)
+
+// How the usage of a chat stream is got.
+const (
+	ChatUsageInject   = "inject"   // ask the upstream for it and withhold the extra chunk
+	ChatUsageEstimate = "estimate" // leave the request alone and count
+)
+
+// setting is one row of the table. set also makes the value canonical.
+type setting struct {
+	name     string
+	fallback string
+	set      func(into *Settings, value string) (canonical string, err error)
+}
+
+var settings = [...]setting{
+	{"failover.max_attempts", "6", func(s *Settings, v string) (string, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > 1000 {
+			return "", errors.New("must be 0..1,000 (0 is until exhausted)")
+		}
+		s.MaxAttempts = n
+		return strconv.Itoa(n), nil
+	}},
+	{"failover_on_400", "false", boolean(func(s *Settings) *bool { return &s.FailoverOn400 })},
+	{"failover_on_400_match", "(?i)anthropic-beta|beta feature|thinking|signature|tool_use|tool_result|tools",
+		func(s *Settings, v string) (string, error) {
+			re, err := regexp.Compile(v)
+			if err != nil || v == "" {
+				return "", errors.New("must be a regular expression")
+			}
+			s.FailoverOn400Match = re
+			return v, nil
+		}},
+	{"failover_on_auth", "true", boolean(func(s *Settings) *bool { return &s.FailoverOnAuth })},
+	{"on_exhausted", OnExhaustedUnified, choice(func(s *Settings) *string { return &s.OnExhausted },
+		OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway)},
+	{"abandoned_billing", AbandonedLastProgress, choice(func(s *Settings) *string { return &s.AbandonedBilling },
+		AbandonedNone, AbandonedInput, AbandonedLastProgress)},
+	{"chat_usage", ChatUsageInject, choice(func(s *Settings) *string { return &s.ChatUsage },
+		ChatUsageInject, ChatUsageEstimate)},
+}
+
+func boolean(field func(*Settings) *bool) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		if v != "true" && v != "false" {
+			return "", errors.New("must be true or false")
+		}
+		*field(s) = v == "true"
+		return v, nil
+	}
+}
+
+func choice(field func(*Settings) *string, of ...string) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		for _, o := range of {
+			if v == o {
+				*field(s) = v
+				return v, nil
+			}
+		}
+		return "", fmt.Errorf("must be one of %s", strings.Join(of, ", "))
+	}
+}
+
+// DefaultSettings are in force in an empty catalogue.
+func DefaultSettings() Settings {
+	var s Settings
+	for _, row := range settings {
+		if _, err := row.set(&s, row.fallback); err != nil {
+			panic("catalog: the default of " + row.name + " is not valid: " + err.Error())
+		}
+	}
+	return s
+}
+
+// put sets one value. The error is about the name or the value, as field says.
+func (s *Settings) put(name, value string) (canonical, field string, err error) {
+	for _, row := range settings {
+		if row.name == name {
+			canonical, err = row.set(s, value)
+			return canonical, "value", err
+		}
+	}
+	known := make([]string, len(settings))
+	for i, row := range settings {
+		known[i] = row.name
+	}
+	return "", "name", fmt.Errorf("unknown setting; known are %s", strings.Join(known, ", "))
+}

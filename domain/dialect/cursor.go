@@ -1,0 +1,151 @@
+package dialect
+
+// cursor walks one JSON text, in one pass and without allocating: it validates everything it steps over. Its methods
+// do nothing once something was wrong; reason then says what, and i where. After member and element the caller
+// consumes exactly one value (object, array, raw, integer, flag or skip).
+type cursor struct {
+	b      []byte
+	i      int
+	depth  int
+	first  bool   // the container was just opened
+	reason string // why the walk stopped; empty while all is well
+}
+
+func (c *cursor) fail(at int, reason string) {
+	if c.reason == "" {
+		c.i, c.reason = at, reason
+	}
+}
+
+// peek is the next byte that is not a space; 0 at the end and after a failure.
+func (c *cursor) peek() byte {
+	if c.reason != "" {
+		return 0
+	}
+	c.i = skipSpace(c.b, c.i)
+	if c.i >= len(c.b) {
+		return 0
+	}
+	return c.b[c.i]
+}
+
+// open steps into a container that starts with that bracket. Any other value is skipped and the answer is false.
+func (c *cursor) open(bracket byte) bool {
+	if c.peek() != bracket {
+		c.skip()
+		return false
+	}
+	if c.depth >= depthMax {
+		c.fail(c.i, badDepth)
+		return false
+	}
+	c.i++
+	c.depth++
+	c.first = true
+	return true
+}
+
+func (c *cursor) object() bool { return c.open('{') }
+func (c *cursor) array() bool  { return c.open('[') }
+
+// more steps to the next member or element; false when the container ended (and was left) or the text is bad.
+func (c *cursor) more(closing byte) bool {
+	ch := c.peek()
+	if c.reason != "" {
+		return false
+	}
+	if ch == closing {
+		c.i++
+		c.depth--
+		c.first = false
+		return false
+	}
+	if !c.first {
+		if ch != ',' {
+			c.failHere(badComma)
+			return false
+		}
+		c.i++
+	}
+	c.first = false
+	return true
+}
+
+func (c *cursor) failHere(reason string) {
+	if c.i >= len(c.b) {
+		reason = badEnd
+	}
+	c.fail(c.i, reason)
+}
+
+// member steps to the next member of the open object and gives its name, unescaped. The bytes are valid until the
+// text changes.
+func (c *cursor) member() ([]byte, bool) {
+	key, ok := c.memberSpan()
+	if !ok {
+		return nil, false
+	}
+	return plain(key.Of(c.b)), true
+}
+
+// memberSpan is member with the name as it is written, without quotes.
+func (c *cursor) memberSpan() (Span, bool) {
+	if !c.more('}') {
+		return Span{}, false
+	}
+	key, end, reason := scanKey(c.b, skipSpace(c.b, c.i))
+	if reason != "" {
+		if end >= len(c.b) {
+			reason = badEnd
+		}
+		c.fail(end, reason)
+		return Span{}, false
+	}
+	c.i = end
+	return key, true
+}
+
+// element steps to the next element of the open array.
+func (c *cursor) element() bool { return c.more(']') }
+
+// skip steps over one value and gives its range.
+func (c *cursor) skip() Span {
+	c.peek()
+	if c.reason != "" {
+		return Span{}
+	}
+	end, reason := scanValue(c.b, c.i, c.depth)
+	if reason != "" {
+		c.fail(end, reason)
+		return Span{}
+	}
+	s := Span{c.i, end}
+	c.i = end
+	return s
+}
+
+// raw steps over one value; if it is a string, raw is its content as written (never nil then), otherwise nil.
+func (c *cursor) raw() []byte {
+	s := c.skip()
+	if s.Empty() || c.b[s.Start] != '"' {
+		return nil
+	}
+	return c.b[s.Start+1 : s.End-1]
+}
+
+// integer steps over one value; a number is cut to its whole part and bounded to [0, countMax]. Anything else is false.
+func (c *cursor) integer() (int64, bool) {
+	s := c.skip()
+	if s.Empty() {
+		return 0, false
+	}
+	return count(s.Of(c.b))
+}
+
+// end says that the text was valid and nothing but spaces is left.
+func (c *cursor) end() bool {
+	if c.peek(); c.reason == "" && c.i < len(c.b) {
+		c.fail(c.i, badTrailing)
+	}
+	return c.reason == ""
+}

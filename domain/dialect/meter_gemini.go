@@ -1,0 +1,138 @@
+package dialect
+
+import "github.com/penstock/penstock/domain/pricing"
+
+// readGemini reads a chunk of generateContent.
+func (m *Meter) readGemini(data []byte) {
+	s := step{report: m.report}
+	c := cursor{b: data}
+	if c.peek() != '{' {
+		return
+	}
+	s.report.has = false
+	c.object()
+	for {
+		key, ok := c.member()
+		if !ok {
+			break
+		}
+		s.geminiMember(&c, key)
+	}
+	if !c.end() {
+		return
+	}
+	s.terminal = s.finished
+	if s.source = pricing.Partial; s.finished || m.finished {
+		s.source = pricing.Reported
+	}
+	m.apply(&s)
+}
+
+// geminiMember reads one member of a chunk or of a whole answer.
+func (s *step) geminiMember(c *cursor, key []byte) {
+	switch string(key) {
+	case "candidates":
+		if c.array() {
+			for c.element() {
+				s.candidate(c)
+			}
+		}
+	case "usageMetadata":
+		s.report.readGemini(c)
+	case "promptFeedback":
+		s.promptFeedback(c)
+	case "modelVersion":
+		s.model = c.raw()
+	case "responseId":
+		s.id = c.raw()
+	case "error":
+		s.failed = s.fault.read(c)
+	default:
+		c.skip()
+	}
+}
+
+func (s *step) candidate(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		switch string(key) {
+		case "content":
+			s.geminiContent(c)
+		case "finishReason":
+			s.geminiFinish(c.raw())
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (s *step) geminiFinish(reason []byte) {
+	s.finished = s.finished || len(reason) > 0 && string(reason) != "FINISH_REASON_UNSPECIFIED"
+}
+
+// promptFeedback reads why a prompt was blocked: such an answer has no candidates and is complete.
+func (s *step) promptFeedback(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		if raw := c.raw(); string(key) == "blockReason" {
+			s.finished = s.finished || len(raw) > 0
+		}
+	}
+}
+
+func (s *step) geminiContent(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		if string(key) != "parts" {
+			c.skip()
+		} else if c.array() {
+			for c.element() {
+				s.part(c)
+			}
+		}
+	}
+}
+
+// part reads one part. A signature, or an empty text that carries one, is no content.
+func (s *step) part(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		switch string(key) {
+		case "text":
+			s.text(c.raw())
+		case "functionCall", "executableCode", "codeExecutionResult":
+			if span := c.skip(); !span.Empty() {
+				s.content = true
+				s.output += int64(span.End - span.Start)
+			}
+		case "inlineData", "fileData":
+			s.content = !c.skipNull() || s.content
+		default:
+			c.skip()
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package dialect
+
+import (
+	"bytes"
+
+	"github.com/penstock/penstock/domain/pricing"
+)
+
+var suffixDelta = []byte(".delta")
+
+// responsesEvent is an event of the Responses API as far as it matters.
+type responsesEvent struct {
+	step
+	kind         []byte
+	delta        bool // delta is not empty
+	item         []byte
+	itemText     bool
+	flat         StreamError // code and message beside type: the documented form of error
+	flatText     bool
+	partialImage bool
+}
+
+// readResponses reads an event of the Responses API. The type in the data decides, the event's name only where the data
+// has none.
+func (m *Meter) readResponses(name, data []byte) {
+	if m.content {
+		var y yield
+		if y.responses(data) {
+			m.output += y.output
+			return
+		}
+	}
+	m.readResponsesEvent(name, data)
+}
+
+// readResponsesEvent reads a whole event.
+func (m *Meter) readResponsesEvent(name, data []byte) {
+	c := cursor{b: data}
+	var e responsesEvent
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			break
+		}
+		e.member(&c, key)
+	}
+	if !c.end() {
+		return
+	}
+	if e.kind == nil {
+		e.kind = name
+	}
+	e.judge()
+	m.apply(&e.step)
+}
+
+func (e *responsesEvent) member(c *cursor, key []byte) {
+	switch string(key) {
+	case "type":
+		e.kind = c.raw()
+	case "delta":
+		raw := c.raw()
+		e.delta = len(raw) > 0
+		e.output += textLen(raw)
+	case "item":
+		e.readItem(c)
+	case "response":
+		e.readResponse(c)
+	case "error":
+		e.failed = e.fault.read(c)
+	case "code":
+		e.flat.Code = clip(c.raw())
+	case "message":
+		e.flat.Message = clip(c.raw())
+		e.flatText = true
+	case "partial_image_b64":
+		e.partialImage = len(c.raw()) > 0
+	default:
+		c.skip()
+	}
+}
+
+// judge says what the event means, once its type is known.
+func (e *responsesEvent) judge() {
+	switch string(e.kind) {
+	case "response.completed", "response.incomplete":
+		e.terminal, e.finished, e.failed = true, true, false
+	case "response.failed", "response.cancelled":
+		e.terminal, e.failed = true, true
+		if e.fault == (StreamError{}) {
+			e.fault.Type = string(e.kind)
+		}
+	case "error":
+		if !e.failed && e.flatText {
+			e.fault = e.flat
+			e.fault.Status = statusOf(e.fault.Type, e.fault.Code)
+		}
+		e.failed = true
+	case "response.output_item.added":
+		e.content = call(e.item)
+	case "response.output_item.done":
+		e.content = call(e.item) || e.itemText
+	default:
+		// a top-level error object of an upstream that does not name the event; elsewhere error is a detail
+		e.failed = e.failed && len(e.kind) == 0
+		e.content = e.delta && bytes.HasSuffix(e.kind, suffixDelta) || e.partialImage
+	}
+	if e.terminal {
+		e.source = pricing.Reported
+	} else if e.source = pricing.Partial; len(e.kind) == 0 {
+		e.source = ""
+	}
+}
+
+// call says that an output item is a call (or another act) of the model: such items count even without a delta.
+func call(item []byte) bool {
+	return len(item) > 0 && string(item) != "message" && string(item) != "reasoning"
+}
+
+// readItem reads an output item: its type, and whether it holds text.
+func (e *responsesEvent) readItem(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		switch string(key) {
+		case "type":
+			e.item = c.raw()
+		case "content":
+			e.itemText = anyText(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
+// anyText says that an array of content parts has a text or a refusal that is not empty.
+func anyText(c *cursor) bool {
+	found := false
+	if !c.array() {
+		return false
+	}
+	for c.element() {
+		if !c.object() {
+			continue
+		}
+		for {
+			key, ok := c.member()
+			if !ok {
+				break
+			}
+			name := string(key)
+			raw := c.raw()
+			found = found || len(raw) > 0 && (name == "text" || name == "refusal")
+		}
+	}
+	return found
+}
+
+// readResponse reads the response object of a stream event.
+func (e *responsesEvent) readResponse(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		switch string(key) {
+		case "id":
+			e.id = c.raw()
+		case "model":
+			e.model = c.raw()
+		case "service_tier":
+			e.tier = c.raw()
+		case "usage":
+			e.report.readOpenAI(c)
+		case "error":
+			e.failed = e.fault.read(c) || e.failed
+		default:
+			c.skip()
+		}
+	}
+}

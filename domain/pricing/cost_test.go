@@ -1,0 +1,244 @@
+package pricing
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/penstock/penstock/domain/money"
+)
+
+// oracle prices one class with rationals: (tokens × price × 1e-12 × m × 1e-4 × g × 1e-4) USD in units of 1e-10,
+// rounded half to even by comparing the remainder, sharing no code with Cost.
+func oracle(tokens, price, m, g int64) *big.Int {
+	n := big.NewInt(tokens)
+	for _, f := range []int64{price, m, g} {
+		n.Mul(n, big.NewInt(f))
+	}
+	d := new(big.Int).Exp(big.NewInt(10), big.NewInt(10), nil)
+	q, r := new(big.Int).QuoRem(n, d, new(big.Int))
+	switch twice := r.Lsh(r, 1).Cmp(d); {
+	case twice > 0, twice == 0 && q.Bit(0) == 1:
+		q.Add(q, big.NewInt(1))
+	}
+	return q
+}
+
+func oracleCosts(p *Rates, u Usage, in, out, g int64) (classes [6]*big.Int, total *big.Int) {
+	classes = [6]*big.Int{
+		oracle(u.Input, int64(p.Input), in, g), oracle(u.CachedInput, int64(p.CachedInput), in, g),
+		oracle(u.CacheWrite5m, int64(p.CacheWrite5m), in, g), oracle(u.CacheWrite1h, int64(p.CacheWrite1h), in, g),
+		oracle(u.Output, int64(p.Output), out, g),
+		oracle(int64(p.PerRequest), 100, 1e4, g), // 1e-10 USD × 100 = 1e-12 USD
+	}
+	total = new(big.Int)
+	for _, c := range classes {
+		total.Add(total, c)
+	}
+	return classes, total
+}
+
+func list(c Costs) [6]money.Amount {
+	return [6]money.Amount{c.Input, c.CachedInput, c.CacheWrite5m, c.CacheWrite1h, c.Output, c.PerRequest}
+}
+
+func TestCostEqualsTheExactOracleOnRandomCases(t *testing.T) {
+	const seed = 20260101
+	r := rand.New(rand.NewPCG(seed, 0))
+	// Magnitudes vary from zero to beyond the range, so that small roundings and overflows are both met.
+	number := func(maxBits int) int64 { return int64(r.Uint64() >> (64 - r.IntN(maxBits) - 1) >> 1) }
+	multiplier := func() Multiplier {
+		if r.IntN(3) == 0 {
+			return One
+		}
+		return Multiplier(r.Int64N(int64(MultiplierMax) + 1))
+	}
+	overflows := 0
+	for i := range 200_000 {
+		tokenBits, priceBits := 24, 30
+		if i%4 == 0 {
+			tokenBits, priceBits = 63, 63
+		}
+		u := Usage{Input: number(tokenBits), CachedInput: number(tokenBits), CacheWrite5m: number(tokenBits), CacheWrite1h: number(tokenBits), Output: number(tokenBits)}
+		p := &Rates{Input: Price(number(priceBits)), CachedInput: Price(number(priceBits)), CacheWrite5m: Price(number(priceBits)),
+			CacheWrite1h: Price(number(priceBits)), Output: Price(number(priceBits)), PerRequest: money.Amount(number(40))}
+		m := Multipliers{Input: multiplier(), Output: multiplier(), Group: multiplier()}
+		got, err := Cost(p, u, m)
+		up, upTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(One))
+		caller, callerTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(m.Group))
+		if !upTotal.IsInt64() || !callerTotal.IsInt64() {
+			overflows++
+			if !errors.Is(err, ErrOverflow) {
+				t.Fatalf("seed %d case %d: totals %s and %s do not fit, but Cost gave %+v, %v", seed, i, upTotal, callerTotal, got, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("seed %d case %d: %v, but the totals are %s and %s", seed, i, err, upTotal, callerTotal)
+		}
+		for k := range up {
+			if int64(list(got.Upstream)[k]) != up[k].Int64() || int64(list(got.Caller)[k]) != caller[k].Int64() {
+				t.Fatalf("seed %d case %d class %d: got %d and %d, want %s and %s", seed, i, k, list(got.Upstream)[k], list(got.Caller)[k], up[k], caller[k])
+			}
+		}
+		if int64(got.Upstream.Total) != upTotal.Int64() || int64(got.Caller.Total) != callerTotal.Int64() {
+			t.Fatalf("seed %d case %d: totals %d and %d, want %s and %s", seed, i, got.Upstream.Total, got.Caller.Total, upTotal, callerTotal)
+		}
+	}
+	if overflows < 1000 || overflows > 100_000 {
+		t.Fatalf("%d of 200000 cases overflowed: the generator no longer covers both sides", overflows)
+	}
+}
+
+func TestHalvesAreRoundedToEven(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		u    Usage
+		p    Rates
+		m    Multipliers
+		want money.Amount
+	}{
+		// 1 token at 50e-12 USD is half of 1e-10 USD.
+		{"half of one is nothing", Usage{Input: 1}, Rates{Input: 50}, Plain(), 0},
+		{"one and a half is two", Usage{Input: 3}, Rates{Input: 50}, Plain(), 2},
+		{"two and a half is two", Usage{Input: 5}, Rates{Input: 50}, Plain(), 2},
+		{"three and a half is four", Usage{Input: 7}, Rates{Input: 50}, Plain(), 4},
+		{"just above a half is one", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One + 1, One, One}, 1},
+		{"just below a half is nothing", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One - 1, One, One}, 0},
+		{"a half made by the multiplier", Usage{Input: 1}, Rates{Input: 100}, Multipliers{One / 2, One, One}, 0},
+		{"a half of an odd amount made by the multiplier", Usage{Input: 3}, Rates{Input: 100}, Multipliers{One / 2, One, One}, 2},
+		{"every place of both multipliers counts", Usage{Output: 1}, Rates{Output: 50}, Multipliers{One, One + 1, One - 1}, 0},
+	} {
+		got, err := Cost(&c.p, c.u, c.m)
+		if err != nil || got.Caller.Total != c.want {
+			t.Errorf("%s: got %d, %v; want %d", c.name, got.Caller.Total, err, c.want)
+		}
+	}
+}
+
+// Rounding twice would give 1: half a unit up after the first multiplier, and again after the second.
+func TestRoundingHappensOnceOverBothMultipliers(t *testing.T) {
+	// 1 token × 90e-12 × 0.9 × 0.6 = 48.6e-12 USD: nothing. Rounded in between: 1, then 0.6, rounded to 1.
+	got, err := Cost(&Rates{Input: 90}, Usage{Input: 1}, Multipliers{9000, One, 6000})
+	if err != nil || got.Upstream.Total != 1 || got.Caller.Total != 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+func TestClassesAreRoundedApartAndSummed(t *testing.T) {
+	// Each class is a half and rounds to nothing; a sum rounded at the end would be 2.
+	p := &Rates{Input: 50, CachedInput: 50, CacheWrite5m: 50, CacheWrite1h: 50, Output: 50}
+	got, err := Cost(p, Usage{Input: 1, CachedInput: 1, CacheWrite5m: 1, CacheWrite1h: 1, Output: 1}, Plain())
+	if err != nil || got.Upstream.Total != 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+// C34: the input multiplier scales every input class, the output multiplier the output. Pain 65: a class is priced once.
+func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
+	p := &Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 6_000_000, Output: 15_000_000, PerRequest: money.USD / 100}
+	u := Usage{Input: 1_000_000, CachedInput: 1_000_000, CacheWrite5m: 1_000_000, CacheWrite1h: 1_000_000, Output: 1_000_000, Reasoning: 900_000}
+	got, err := Cost(p, u, Multipliers{Input: 2 * One, Output: One / 2, Group: One + 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	usd := func(s string) money.Amount {
+		a, err := money.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	up := Costs{usd("6"), usd("0.6"), usd("7.5"), usd("12"), usd("7.5"), usd("0.01"), usd("33.61")}
+	caller := Costs{usd("9"), usd("0.9"), usd("11.25"), usd("18"), usd("11.25"), usd("0.015"), usd("50.415")}
+	if got.Upstream != up || got.Caller != caller {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+// Pain 64: cached tokens are paid at the cache price only. Pain 68: reasoning is part of the output, never added to it.
+func TestNoTokenIsPaidTwice_Pain64_68(t *testing.T) {
+	p := &Rates{Input: 2_500_000, CachedInput: 1_250_000, Output: 10_000_000}
+	got, err := Cost(p, Usage{Input: 200, CachedInput: 800, Output: 50, Reasoning: 50}, Plain())
+	if err != nil || got.Caller.Total.String() != "0.002" { // 0.0005 + 0.001 + 0.0005
+		t.Fatalf("got %s, %v", got.Caller.Total, err)
+	}
+}
+
+// E40, pain 5: no price is its own state, not an error and not a made-up price.
+func TestNoPriceIsUnpricedAtZero_E40(t *testing.T) {
+	got, err := Cost(nil, Usage{Input: 5, Output: 7}, Plain())
+	if err != nil || got != (Breakdown{Unpriced: true}) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	free, err := Cost(&Rates{}, Usage{Input: 5, Output: 7}, Plain())
+	if err != nil || free != (Breakdown{}) {
+		t.Fatalf("a price of zero is priced: got %+v, %v", free, err)
+	}
+}
+
+// Pain 66: nothing negative ever becomes money.
+func TestImpossibleUsageIsRefused_Pain66(t *testing.T) {
+	for _, u := range []Usage{
+		{Input: -1}, {CachedInput: -1}, {CacheWrite5m: -1}, {CacheWrite1h: -1}, {Output: -1}, {Reasoning: -1}, {Output: 1, Reasoning: 2}, {Input: math.MinInt64},
+	} {
+		if got, err := Cost(&Rates{Input: 1}, u, Plain()); !errors.Is(err, ErrUsage) {
+			t.Errorf("%+v: got %+v, %v", u, got, err)
+		}
+	}
+	for _, m := range []Multipliers{{-1, One, One}, {One, MultiplierMax + 1, One}, {One, One, -5}} {
+		if got, err := Cost(&Rates{Input: 1}, Usage{Input: 1}, m); !errors.Is(err, ErrMultiplier) {
+			t.Errorf("%+v: got %+v, %v", m, got, err)
+		}
+	}
+	if _, err := Cost(&Rates{PerRequest: -1}, Usage{}, Plain()); !errors.Is(err, ErrRate) {
+		t.Errorf("a negative price: %v", err)
+	}
+}
+
+func TestTheLargestAmountFitsAndOneMoreDoesNot(t *testing.T) {
+	p := &Rates{Input: 100} // 1e-10 USD per token
+	if got, err := Cost(p, Usage{Input: math.MaxInt64}, Plain()); err != nil || got.Caller.Total != math.MaxInt64 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for name, c := range map[string]struct {
+		p Rates
+		u Usage
+	}{
+		"one class":   {Rates{Input: 101}, Usage{Input: math.MaxInt64}},
+		"the sum":     {Rates{Input: 100, Output: 100}, Usage{Input: math.MaxInt64, Output: 1}},
+		"a half up":   {Rates{Input: 50, PerRequest: math.MaxInt64}, Usage{Input: 2}},
+		"all extreme": {Rates{Input: math.MaxInt64}, Usage{Input: math.MaxInt64}},
+	} {
+		if got, err := Cost(&c.p, c.u, Multipliers{One, One, One}); !errors.Is(err, ErrOverflow) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestMultipliersAreReadExactly(t *testing.T) {
+	for s, want := range map[string]Multiplier{"": One, "1": One, "0": 0, "0.0001": 1, "1.2345": 12345, "100": MultiplierMax, "100.0000": MultiplierMax} {
+		if m, err := ParseMultiplier(s); err != nil || m != want {
+			t.Errorf("%q = %d, %v; want %d", s, m, err, want)
+		}
+	}
+	for _, s := range []string{"-1", "100.0001", "1.00001", "x", "1e2"} {
+		if m, err := ParseMultiplier(s); err == nil {
+			t.Errorf("%q = %d; want an error", s, m)
+		}
+	}
+}
+
+func BenchmarkCost(b *testing.B) {
+	p := &Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 6_000_000, Output: 15_000_000}
+	u := Usage{Input: 12_345, CachedInput: 100_000, CacheWrite5m: 777, Output: 4321}
+	m := Multipliers{Input: One, Output: One, Group: 12_000}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Cost(p, u, m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package events
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/penstock/penstock/domain/money"
+)
+
+// members walks the members of a JSON object in the order of its struct, writing or reading them, so that one list of
+// fields (codec_hot.go) is encoder and decoder at once. Reading understands only the exact form that writing
+// gives: on anything else (another order, white space, an unknown or repeated member) it turns bad and the caller
+// asks the generic decoder. Texts that were read share the memory of the payload's string.
+type members struct {
+	out     []byte // writing
+	rest    string // reading
+	reading bool
+	bad     bool
+	first   bool // no member of the current object has been seen
+}
+
+// object walks the members of v between braces.
+func object[T any](m *members, v *T, walk func(*members, *T)) {
+	m.mark('{')
+	m.first = true
+	walk(m, v)
+	m.first = false
+	m.mark('}')
+}
+
+// mark writes or expects one byte.
+func (m *members) mark(c byte) {
+	switch {
+	case !m.reading:
+		m.out = append(m.out, c)
+	case len(m.rest) > 0 && m.rest[0] == c:
+		m.rest = m.rest[1:]
+	default:
+		m.bad = true
+	}
+}
+
+// name writes a member's name, given with quotes and colon, or says whether it comes next and passes it.
+func (m *members) name(quoted string) bool {
+	if !m.reading {
+		if !m.first {
+			m.out = append(m.out, ',')
+		}
+		m.first = false
+		m.out = append(m.out, quoted...)
+		return true
+	}
+	rest := m.rest
+	if !m.first {
+		if len(rest) == 0 || rest[0] != ',' {
+			return false
+		}
+		rest = rest[1:]
+	}
+	if !strings.HasPrefix(rest, quoted) {
+		return false
+	}
+	m.rest, m.first = rest[len(quoted):], false
+	return true
+}
+
+// must is name for a member that is always there.
+func (m *members) must(quoted string) bool {
+	ok := m.name(quoted)
+	m.bad = m.bad || !ok
+	return ok
+}
+
+func (m *members) text(quoted string, v *string) {
+	if m.must(quoted) {
+		m.textValue(v)
+	}
+}
+
+func (m *members) textIfAny(quoted string, v *string) {
+	if (m.reading || *v != "") && m.name(quoted) {
+		m.textValue(v)
+	}
+}
+
+func (m *members) integer(quoted string, v *int64) {
+	if m.must(quoted) {
+		m.integerValue(v)
+	}
+}
+
+func (m *members) integerIfAny(quoted string, v *int64) {
+	if (m.reading || *v != 0) && m.name(quoted) {
+		m.integerValue(v)
+	}
+}
+
+func (m *members) count(quoted string, v *int) {
+	if m.must(quoted) {
+		m.countValue(v)
+	}
+}
+
+func (m *members) countIfAny(quoted string, v *int) {
+	if (m.reading || *v != 0) && m.name(quoted) {
+		m.countValue(v)
+	}
+}
+
+func (m *members) flag(quoted string, v *bool) {
+	if m.must(quoted) {
+		m.flagValue(v)
+	}
+}
+
+func (m *members) flagIfAny(quoted string, v *bool) {
+	if (m.reading || *v) && m.name(quoted) {
+		m.flagValue(v)
+	}
+}
+
+func (m *members) amountIfAny(quoted string, v *money.Amount) {
+	if (!m.reading && *v == 0) || !m.name(quoted) {
+		return
+	}
+	if !m.reading {
+		m.out = append(m.out, '"')
+		m.out = v.AppendText(m.out)
+		m.out = append(m.out, '"')
+		return
+	}
+	var s string
+	m.textValue(&s)
+	a, err := money.Parse(s)
+	m.bad = m.bad || err != nil
+	*v = a
+}
+
+func (m *members) time(quoted string, v *time.Time) {
+	if !m.must(quoted) {
+		return
+	}
+	if !m.reading {
+		m.out = append(m.out, '"')
+		m.out = v.UTC().AppendFormat(m.out, timeLayout)
+		m.out = append(m.out, '"')
+		return
+	}
+	var s string
+	m.textValue(&s)
+	t, err := time.Parse(timeLayout, s)
+	m.bad = m.bad || err != nil
+	*v = t
+}
+
+// listIfAny is list for a member that is left out when empty.
+func listIfAny[T any](m *members, quoted string, v *[]T, element func(*members, *T)) {
+	if (m.reading || len(*v) > 0) && m.name(quoted) {
+		listValue(m, v, element)
+	}
+}
+
+// list writes or reads an array; an empty one is [] and read as an empty slice, not nil.
+func list[T any](m *members, quoted string, v *[]T, element func(*members, *T)) {
+	if m.must(quoted) {
+		listValue(m, v, element)
+	}
+}
+
+func listValue[T any](m *members, v *[]T, element func(*members, *T)) {
+	m.mark('[')
+	if m.reading {
+		readElements(m, v, element)
+	} else {
+		for i := range *v {
+			if i > 0 {
+				m.out = append(m.out, ',')
+			}
+			element(m, &(*v)[i])
+		}
+	}
+	m.mark(']')
+}
+
+func readElements[T any](m *members, v *[]T, element func(*members, *T)) {
+	*v = []T{}
+	for !m.bad && !strings.HasPrefix(m.rest, "]") {
+		if len(*v) > 0 {
+			m.mark(',')
+		}
+		var e T
+		element(m, &e)
+		*v = append(*v, e)
+	}
+}
+
+func (m *members) textValue(v *string) {
+	if !m.reading {
+		m.out = appendString(m.out, *v)
+		return
+	}
+	if len(m.rest) == 0 || m.rest[0] != '"' {
+		m.bad = true
+		return
+	}
+	for i := 1; i < len(m.rest); i++ {
+		switch c := m.rest[i]; {
+		case c == '"':
+			*v, m.rest = m.rest[1:i], m.rest[i+1:]
+			return
+		case c == '\\':
+			m.escapedText(v)
+			return
+		case c < ' ':
+			m.bad = true
+			return
+		}
+	}
+	m.bad = true
+}
+
+// escapedText reads a text with escapes, which is rare.
+func (m *members) escapedText(v *string) {
+	n := stringEnd(m.rest)
+	b, err := jsontext.AppendUnquote(nil, m.rest[:n])
+	if n == 0 || err != nil {
+		m.bad = true
+		return
+	}
+	*v, m.rest = string(b), m.rest[n:]
+}
+
+func (m *members) countValue(v *int) {
+	n := int64(*v)
+	m.integerValue(&n)
+	if n < math.MinInt || n > math.MaxInt {
+		m.bad = true
+	}
+	*v = int(n)
+}
+
+func (m *members) integerValue(v *int64) {
+	if !m.reading {
+		m.out = strconv.AppendInt(m.out, *v, 10)
+		return
+	}
+	n, err := strconv.ParseInt(m.digits(), 10, 64)
+	m.bad = m.bad || err != nil
+	*v = n
+}
+
+func (m *members) unsigned(quoted string, v *uint64) {
+	if !m.must(quoted) {
+		return
+	}
+	if !m.reading {
+		m.out = strconv.AppendUint(m.out, *v, 10)
+		return
+	}
+	n, err := strconv.ParseUint(m.digits(), 10, 64)
+	m.bad = m.bad || err != nil
+	*v = n
+}
+
+// digits takes what may belong to an integer; the number's own parser judges it.
+func (m *members) digits() string {
+	i := 0
+	for i < len(m.rest) && (m.rest[i]-'0' <= 9 || m.rest[i] == '-') {
+		i++
+	}
+	d := m.rest[:i]
+	m.rest = m.rest[i:]
+	if len(d) > 1 && (d[0] == '0' || strings.HasPrefix(d, "-0")) {
+		m.bad = true // JSON has no leading zeros
+	}
+	return d
+}
+
+func (m *members) flagValue(v *bool) {
+	if !m.reading {
+		m.out = strconv.AppendBool(m.out, *v)
+		return
+	}
+	if rest, ok := strings.CutPrefix(m.rest, "true"); ok {
+		*v, m.rest = true, rest
+	} else if rest, ok := strings.CutPrefix(m.rest, "false"); ok {
+		*v, m.rest = false, rest
+	} else {
+		m.bad = true
+	}
+}
+
+// appendString writes a JSON string: as it is when it is plain ASCII, else by the library's rules.
+func appendString(b []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= 0x80 || c == '"' || c == '\\' {
+			b, _ = jsontext.AppendQuote(b, s) // the error tells of replaced invalid UTF-8, which is wanted
+			return b
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

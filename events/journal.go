@@ -1,0 +1,296 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrOverloaded refuses a request because too many are open for the store to take their ends in time.
+var ErrOverloaded = errors.New("event store overloaded")
+
+// ErrClosed is returned for an append to a journal that has been closed.
+var ErrClosed = errors.New("journal closed")
+
+// JournalOptions of a Journal; the zero value of a field means its default.
+type JournalOptions struct {
+	Store  Store
+	Logger *slog.Logger
+	// Push gets each committed batch, in order, decoded. It runs in the writer and must not block.
+	Push func([]*Committed)
+	// Rooms bounds the requests that may be open at once (default 16384): what bounds the journal's memory.
+	Rooms int
+	// BatchMax bounds the appends of one commit (default 512).
+	BatchMax int
+	// Head is the store's last position at the start.
+	Head Position
+	// Open are the requests that earlier processes left open, by stream, with the position of their first row.
+	Open map[string]Position
+}
+
+// Journal is the one writer of events on a node. The appends of all goroutines are committed in groups, in the order
+// in which they came. Its queue is bounded at admission (Room): once a request has a room, none of its appends is
+// refused for lack of space.
+//
+// When the store fails, appends that must be kept wait, in order, and are tried again until it is back; the others
+// fail at once, and so do new rooms.
+type Journal struct {
+	store    Store
+	log      *slog.Logger
+	push     func([]*Committed)
+	rooms    int64
+	batchMax int
+
+	used  atomic.Int64 // rooms given
+	fault atomic.Pointer[error]
+
+	mu     sync.Mutex
+	queue  []*entry
+	closed bool
+	wake   chan struct{} // capacity 1
+	done   chan struct{} // the writer has ended
+	stop   chan struct{} // closed when Close gives up waiting
+
+	came    int64        // appends taken in, ever; under mu
+	went    int64        // of them stored or refused; under mu
+	syncs   []syncWait   // under mu
+	open    openRequests // owned by the writer
+	stats   JournalStats // under mu
+	backlog []*entry     // kept through an outage; owned by the writer
+}
+
+// JournalStats are counters since the start.
+type JournalStats struct {
+	Commits   int64 // successful
+	Appends   int64
+	Facts     int64
+	Conflicts int64
+	Faults    int64 // failed commits
+	Queued    int   // appends that wait now
+	Rooms     int64 // in use now
+}
+
+// Mode says what becomes of an append when the store fails.
+type Mode uint8
+
+const (
+	// May be refused: nothing has happened yet that the append tells of.
+	May Mode = iota
+	// Must be kept: it tells of something that has happened.
+	Must
+	// Last is Must, and gives back the room of its request once it is stored.
+	Last
+)
+
+type entry struct {
+	Append
+	mode    Mode
+	pending *Pending // nil: nobody waits
+}
+
+// Pending is an append under way. Exactly one of Wait and Position must be called, once.
+type Pending struct{ result chan Result }
+
+var pendings = sync.Pool{New: func() any { return &Pending{result: make(chan Result, 1)} }}
+
+// Wait returns when the append is stored or refused. For an append that must be kept, ErrUnavailable means that it
+// still waits for the store.
+func (p *Pending) Wait() error {
+	_, err := p.Position()
+	return err
+}
+
+// Position is Wait with the position of the append's first fact.
+func (p *Pending) Position() (Position, error) {
+	r := <-p.result
+	pendings.Put(p)
+	return r.First, r.Err
+}
+
+// NewJournal starts the writer.
+func NewJournal(o JournalOptions) *Journal {
+	j := &Journal{
+		store: o.Store, log: o.Logger, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), stop: make(chan struct{}),
+	}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	if j.push == nil {
+		j.push = func([]*Committed) {}
+	}
+	if j.rooms == 0 {
+		j.rooms = 16384
+	}
+	if j.batchMax == 0 {
+		j.batchMax = 512
+	}
+	j.open.init(o.Open, o.Head)
+	go j.write()
+	return j
+}
+
+// Room takes one request in. The room is given back by its append of mode Last, or by Leave when it came to none.
+func (j *Journal) Room() error {
+	if err := j.Fault(); err != nil {
+		return err
+	}
+	if j.used.Add(1) > j.rooms {
+		j.used.Add(-1)
+		return ErrOverloaded
+	}
+	return nil
+}
+
+// Leave gives back a room whose request appended nothing.
+func (j *Journal) Leave() { j.used.Add(-1) }
+
+// Fault is nil while the store takes appends, else an error that wraps ErrUnavailable.
+func (j *Journal) Fault() error {
+	if p := j.fault.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Put appends without waiting. An append that can not be stored is logged.
+func (j *Journal) Put(a Append, mode Mode) {
+	if err := j.enqueue(&entry{Append: a, mode: mode}); err != nil && mode != May {
+		j.log.Error("append lost", "stream", streamOf(a), "error", err)
+	}
+}
+
+// Start appends and returns at once; the caller must Wait.
+func (j *Journal) Start(a Append, mode Mode) *Pending {
+	p := pendings.Get().(*Pending)
+	if err := j.enqueue(&entry{Append: a, mode: mode, pending: p}); err != nil {
+		p.result <- Result{Err: err}
+	}
+	return p
+}
+
+// Commit appends and returns when the append is stored or refused.
+func (j *Journal) Commit(a Append, mode Mode) error { return j.Start(a, mode).Wait() }
+
+// Record appends one fact to the stream of an actor, without waiting. It never blocks.
+func (j *Journal) Record(stream, upstream string, fact Fact) {
+	j.Put(Append{Rows: []Row{{
+		Stream: stream, Version: AnyVersion, Upstream: upstream, At: time.Now().UTC(), Facts: []Fact{fact},
+	}}}, Must)
+}
+
+// syncWait is somebody who waits for the first n appends.
+type syncWait struct {
+	n    int64
+	done chan struct{}
+}
+
+// Sync returns when everything that was appended before it is stored or refused, and has been handed on.
+func (j *Journal) Sync(ctx context.Context) error {
+	j.mu.Lock()
+	if j.went >= j.came {
+		j.mu.Unlock()
+		return nil
+	}
+	w := syncWait{j.came, make(chan struct{})}
+	j.syncs = append(j.syncs, w)
+	j.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-j.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// passed counts appends that are stored or refused; the caller holds mu.
+func (j *Journal) passed(n int) {
+	j.went += int64(n)
+	rest := j.syncs[:0]
+	for _, w := range j.syncs {
+		if j.went >= w.n {
+			close(w.done)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	j.syncs = rest
+}
+
+// Stats returns the counters.
+func (j *Journal) Stats() JournalStats {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.stats
+	s.Queued, s.Rooms = len(j.queue), j.used.Load()
+	return s
+}
+
+func (j *Journal) enqueue(e *entry) error {
+	for i := range e.Rows {
+		if err := Encode(&e.Rows[i]); err != nil {
+			return err
+		}
+	}
+	if e.mode == May {
+		if err := j.Fault(); err != nil {
+			return err
+		}
+	}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
+	}
+	j.queue = append(j.queue, e)
+	j.came++
+	j.mu.Unlock()
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Close stores what is queued and ends the writer. When the context ends first, the appends that could not be stored
+// are logged and the error says how many they were.
+func (j *Journal) Close(ctx context.Context) error {
+	j.mu.Lock()
+	already := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if !already {
+		select {
+		case j.wake <- struct{}{}:
+		default:
+		}
+	}
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		j.mu.Lock()
+		select {
+		case <-j.stop:
+		default:
+			close(j.stop)
+		}
+		j.mu.Unlock()
+		<-j.done
+	}
+	if n := len(j.backlog); n > 0 {
+		return errors.Join(ctx.Err(), errors.New("appends were not stored, the store is unavailable"))
+	}
+	return nil
+}
+
+func streamOf(a Append) string {
+	if len(a.Rows) == 0 {
+		return ""
+	}
+	return a.Rows[0].Stream
+}

@@ -1,0 +1,259 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	retryMin = 20 * time.Millisecond
+	retryMax = time.Second
+)
+
+// write is the writer's life: take what is queued, commit it, hand it on; keep what must be kept when the store fails.
+func (j *Journal) write() {
+	defer close(j.done)
+	retry := retryMin
+	for {
+		if len(j.backlog) == 0 && j.fault.Load() == nil {
+			if !j.awaitWork() {
+				return
+			}
+		} else if !j.pause(&retry) {
+			return
+		}
+		j.take()
+		if len(j.backlog) == 0 {
+			j.probe()
+			continue
+		}
+		for len(j.backlog) > 0 {
+			n := min(len(j.backlog), j.batchMax)
+			if !j.commit(j.backlog[:n]) {
+				break
+			}
+			j.backlog = slices.Delete(j.backlog, 0, n)
+			retry = retryMin
+			if len(j.backlog) == 0 {
+				j.take() // what came meanwhile makes the next group
+			}
+		}
+	}
+}
+
+// awaitWork blocks until something is queued; false: closed and nothing is left.
+func (j *Journal) awaitWork() bool {
+	for {
+		j.mu.Lock()
+		n, closed := len(j.queue), j.closed
+		j.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		if closed {
+			return false
+		}
+		<-j.wake
+		runtime.Gosched() // let those who are about to append join the group
+	}
+}
+
+// pause waits before the next try; false: Close has given up on what is left, or nothing is left.
+func (j *Journal) pause(retry *time.Duration) bool {
+	timer := time.NewTimer(*retry)
+	defer timer.Stop()
+	*retry = min(*retry*2, retryMax)
+	select {
+	case <-timer.C:
+	case <-j.stop:
+		for _, e := range j.backlog {
+			j.log.Error("append lost", "stream", streamOf(e.Append), "types", e.Rows[0].Types)
+		}
+		return false
+	}
+	j.mu.Lock()
+	idle := j.closed && len(j.queue) == 0
+	j.mu.Unlock()
+	return !idle || len(j.backlog) > 0
+}
+
+// take moves the queue to the backlog.
+func (j *Journal) take() {
+	j.mu.Lock()
+	if len(j.backlog) == 0 {
+		j.backlog, j.queue = j.queue, j.backlog[:0]
+	} else {
+		j.backlog = append(j.backlog, j.queue...)
+		clear(j.queue)
+		j.queue = j.queue[:0]
+	}
+	j.mu.Unlock()
+}
+
+// probe asks a store that had failed whether it is back.
+func (j *Journal) probe() {
+	if j.fault.Load() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := j.store.Probe(ctx); err == nil {
+		j.recovered()
+	}
+}
+
+func (j *Journal) recovered() {
+	if j.fault.Swap(nil) != nil {
+		j.log.Info("event store available again")
+	}
+}
+
+// commit stores a group; false: the store has failed and the backlog holds only what must be kept.
+func (j *Journal) commit(group []*entry) bool {
+	batch := make([]Append, len(group))
+	for i, e := range group {
+		batch[i] = e.Append
+	}
+	results, err := j.store.Append(context.Background(), batch, j.open.lowest())
+	if err != nil {
+		j.failed(err)
+		return false
+	}
+	j.recovered()
+	j.deliver(group, results)
+	return true
+}
+
+// failed refuses what may be refused and keeps the rest.
+func (j *Journal) failed(err error) {
+	if !errors.Is(err, ErrUnavailable) {
+		err = errors.Join(ErrUnavailable, err)
+	}
+	if j.fault.Swap(&err) == nil {
+		j.log.Error("event store unavailable", "error", err)
+	}
+	kept := j.backlog[:0]
+	for _, e := range j.backlog {
+		if e.pending != nil {
+			e.pending.result <- Result{Err: err}
+			e.pending = nil
+		}
+		if e.mode != May {
+			kept = append(kept, e)
+		}
+	}
+	refused := len(j.backlog) - len(kept)
+	clear(j.backlog[len(kept):])
+	j.backlog = kept
+	j.mu.Lock()
+	j.stats.Faults++
+	j.passed(refused)
+	j.mu.Unlock()
+}
+
+// deliver tells the projections first and then those who wait, so that whoever has seen its append stored also finds
+// it in what the projections have been given.
+func (j *Journal) deliver(group []*entry, results []Result) {
+	rows, facts, conflicts := 0, 0, 0
+	for i, e := range group {
+		if results[i].Err == nil {
+			rows += len(e.Rows)
+		}
+	}
+	store := make([]Committed, 0, rows)
+	for i, e := range group {
+		if results[i].Err != nil {
+			conflicts++
+			continue
+		}
+		at := results[i].First
+		for _, r := range e.Rows {
+			store = append(store, Committed{Position: at, Row: r})
+			j.open.saw(&store[len(store)-1])
+			at += Position(len(r.Facts))
+			facts += len(r.Facts)
+		}
+	}
+	if len(store) > 0 {
+		batch := make([]*Committed, len(store))
+		for i := range store {
+			batch[i] = &store[i]
+		}
+		j.push(batch)
+	}
+	j.mu.Lock()
+	j.stats.Commits++
+	j.stats.Appends += int64(len(group))
+	j.stats.Facts += int64(facts)
+	j.stats.Conflicts += int64(conflicts)
+	j.passed(len(group))
+	j.mu.Unlock()
+	for i, e := range group {
+		if e.mode == Last {
+			j.used.Add(-1)
+		}
+		switch {
+		case e.pending != nil:
+			e.pending.result <- results[i]
+		case results[i].Err != nil:
+			j.log.Error("append refused", "stream", streamOf(e.Append), "types", e.Rows[0].Types, "error", results[i].Err)
+		}
+	}
+}
+
+// openRequests knows the first position of every open request. first holds them in order; an entry whose request has
+// ended is dropped when it reaches the front.
+type openRequests struct {
+	at    map[string]Position
+	first []openRequest
+	last  Position
+}
+
+type openRequest struct {
+	stream string
+	at     Position
+}
+
+func (o *openRequests) init(open map[string]Position, head Position) {
+	o.last = head
+	o.at = make(map[string]Position, max(64, len(open)))
+	for s, p := range open {
+		o.at[s] = p
+		o.first = append(o.first, openRequest{s, p})
+	}
+	slices.SortFunc(o.first, func(a, b openRequest) int { return cmp.Compare(a.at, b.at) })
+}
+
+const requestStream = "request/"
+
+func (o *openRequests) saw(c *Committed) {
+	o.last = c.Last()
+	if !strings.HasPrefix(c.Stream, requestStream) {
+		return
+	}
+	switch _, known := o.at[c.Stream]; {
+	case c.Terminal:
+		delete(o.at, c.Stream)
+	case !known && c.Version == 0:
+		o.at[c.Stream] = c.Position
+		o.first = append(o.first, openRequest{c.Stream, c.Position})
+	}
+}
+
+// lowest is the position of the first open request, or the one after the last seen fact.
+func (o *openRequests) lowest() Position {
+	n := 0
+	for n < len(o.first) && o.at[o.first[n].stream] != o.first[n].at {
+		n++
+	}
+	o.first = o.first[n:]
+	if len(o.first) > 0 {
+		return o.first[0].at
+	}
+	return o.last + 1
+}

@@ -1,0 +1,62 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of a store.
+var (
+	// ErrConflict refuses one append: its expected version is not the stream's, or the request has already ended.
+	ErrConflict = errors.New("event stream is at another version")
+	// ErrUnavailable is a fault of the store itself (full or failing disk, closed, locked): nothing of the batch
+	// was stored, and the same batch may be tried again.
+	ErrUnavailable = errors.New("event store unavailable")
+)
+
+// Result is what became of one append.
+type Result struct {
+	First Position // of the first row; 0 when Err is set
+	Err   error    // nil or wraps ErrConflict
+}
+
+// Store is the event store. One writer at a time calls Append; reads may run beside it and never see half an append.
+// SQLite, PostgreSQL and memory pass the suite in events/storetest.
+type Store interface {
+	// Append stores a batch in one commit. Each append stands or falls alone: a conflict is reported in its Result
+	// and does not touch its neighbours. An error wraps ErrUnavailable and means that nothing was stored.
+	// Rows must have been encoded. lowWater is the position below which no request is open (see LowWater).
+	Append(ctx context.Context, batch []Append, lowWater Position) ([]Result, error)
+	// Stream reads the rows of one stream with version ≥ from, in order. yield returning false ends it.
+	Stream(ctx context.Context, stream string, from int64, yield func(*Committed) bool) error
+	// After reads all rows with a fact after the position, in order of position, facts decoded.
+	After(ctx context.Context, after Position, yield func(*Committed) bool) error
+	// Find reads rows that match the filter, in order of position, at most q.Limit of them.
+	Find(ctx context.Context, q Query, yield func(*Committed) bool) error
+	// Head is the position of the last stored fact, 0 for an empty store.
+	Head(ctx context.Context) (Position, error)
+	// LowWater is a position at or below the first row of every request that was open when the commit that holds
+	// position at (0 = the last) was made. Recovery and projections start their reading there.
+	LowWater(ctx context.Context, at Position) (Position, error)
+	// Secret returns one version of a sealed credential, nil when there is none; version 0 is the newest.
+	Secret(ctx context.Context, id string, version int64) (*Secret, error)
+	// Probe writes and commits something harmless: nil means that the store takes appends.
+	Probe(ctx context.Context) error
+	Close() error
+}
+
+// Query selects rows for an audit. Zero fields do not filter.
+type Query struct {
+	Stream       string
+	StreamPrefix string // of the stream, such as "catalog/"
+	Request      string
+	Key          string
+	Upstream     string
+	Type         string // a row matches when one of its facts has this name; the caller sees all its facts
+	Since        time.Time
+	Until        time.Time // exclusive
+	After        Position  // ascending: positions after it; Newest: positions before it, when set
+	Newest       bool      // newest first
+	Limit        int
+}

@@ -1,0 +1,119 @@
+package penstock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/adapters/sqlite"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+)
+
+// Offline is the data of a gateway that does not run, for operators. It holds the lock of the data folder, so that no
+// gateway starts meanwhile. Read models that are behind are brought up to date when it opens.
+type Offline struct {
+	books
+	dir    string
+	secret string
+	lock   *os.File
+	store  *sqlite.Store
+}
+
+// OpenOffline opens a data folder. It is refused while a gateway uses it, and when there is none. secretKey is needed
+// only by Unopened; "" is the key in the folder.
+func OpenOffline(ctx context.Context, dir, secretKey string) (*Offline, error) {
+	path := filepath.Join(dir, eventsFile)
+	if _, err := os.Stat(path); err != nil {
+		return nil, errors.Wrapf(err, "there is no gateway's data in %s", dir)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	o := &Offline{dir: dir, secret: secretKey, lock: lock}
+	if o.store, err = sqlite.OpenStore(path, sqlite.StoreOptions{}); err != nil {
+		return nil, errors.CombineErrors(errors.Wrap(err, "event store"), o.Close())
+	}
+	model, err := sqlite.OpenReadModel(filepath.Join(dir, readFile), projectionList()...)
+	if err != nil {
+		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
+	}
+	o.books = books{model, func(context.Context) error { return nil }}
+	runner := projections.NewRunner(projections.Options{Store: o.store, Model: model, Projections: projectionList()})
+	err = errors.CombineErrors(runner.Start(ctx), runner.Stop(ctx))
+	if err != nil {
+		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
+	}
+	return o, nil
+}
+
+// Find reads events; see events.Store.
+func (o *Offline) Find(ctx context.Context, q events.Query, yield func(*events.Committed) bool) error {
+	return o.store.Find(ctx, q, yield)
+}
+
+// Probe makes sure that the store takes a write.
+func (o *Offline) Probe(ctx context.Context) error { return o.store.Probe(ctx) }
+
+// Replay rebuilds read models, or verifies them; see admin.Replay.
+func (o *Offline) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
+	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
+		shadow := func() (projections.ReadModel, error) { return sqlite.OpenShadow(o.dir, p) }
+		if verify {
+			return projections.Verify(ctx, o.store, o.model, p, shadow)
+		}
+		return projections.Rebuild(ctx, o.store, o.model, p, shadow)
+	})
+}
+
+// Unopened names the accounts whose credential the secret key does not open.
+func (o *Offline) Unopened(ctx context.Context) ([]string, error) {
+	if o.secret == "" && !secrets.HasKey(o.dir) {
+		return nil, errors.Newf("there is no secret key in %s", o.dir)
+	}
+	key, _, err := secrets.LoadKey(o.dir, o.secret)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := secrets.NewSealer(key)
+	if err != nil {
+		return nil, err
+	}
+	_, err = actors.LoadCatalogue(ctx, o.store, vault{sealer})
+	var bad *actors.UnopenedError
+	if errors.As(err, &bad) {
+		return bad.Accounts, nil
+	}
+	return nil, err
+}
+
+// Upstreams are those of the catalogue.
+func (o *Offline) Upstreams(ctx context.Context) ([]*catalog.Upstream, error) {
+	state, err := actors.LoadState(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	var list []*catalog.Upstream
+	for _, r := range state.List(catalog.KindUpstream) {
+		list = append(list, r.(*catalog.Upstream))
+	}
+	return list, nil
+}
+
+// Close gives the data folder back.
+func (o *Offline) Close() error {
+	var err error
+	if o.model != nil {
+		err = o.model.Close()
+	}
+	if o.store != nil {
+		err = errors.CombineErrors(err, o.store.Close())
+	}
+	return errors.CombineErrors(err, o.lock.Close())
+}

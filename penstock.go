@@ -1,0 +1,351 @@
+// Package penstock is a gateway for LLM APIs as a library: Open wires the stores, actors, projections and servers of
+// one gateway. It is used by cmd/penstock, by tests and by programs that embed the gateway; several may live in one
+// process.
+package penstock
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/outbound"
+	"github.com/penstock/penstock/adapters/proxy"
+	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/adapters/sqlite"
+	"github.com/penstock/penstock/adapters/telemetry"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/node"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+)
+
+// Config of a gateway. The zero value of a field means its default.
+type Config struct {
+	DataDir     string // folder of stores, keys and the lock; created with mode 0700; required
+	Listen      string // data plane, default ":8080"
+	AdminListen string // control plane, default "127.0.0.1:8081"
+	AdminToken  string // default: generated into the data folder
+	SecretKey   string // seals upstream credentials; default: generated into the data folder
+	Store       string // "sqlite" (default)
+	Durability  string // "dispatched" (default), "overlapped" or "relaxed"
+	Profile     string // "penstock" (default)
+	Version     string // of the program, for /metrics and events
+	BodyMax     int    // bytes of a request body, default 100 MiB
+	Rooms       int    // requests that may be open at once, default 16384
+	Logger      *slog.Logger
+	Egress      outbound.Egress // the way out; the zero value goes straight
+	// Bootstrap is applied when the catalogue is empty.
+	Bootstrap []actors.Wish
+
+	// StoreVFS is the virtual file system of the event store; tests make it fail.
+	StoreVFS string
+}
+
+// names of the files in the data folder.
+const (
+	eventsFile = "events.db"
+	readFile   = "read.db"
+)
+
+// DrainTime bounds how long a gateway that stops waits for the requests under way.
+const DrainTime = 30 * time.Second
+
+// Gateway is a running gateway.
+type Gateway struct {
+	config Config
+	log    *slog.Logger
+	node   string
+	lock   *os.File
+
+	store      *sqlite.Store
+	model      *sqlite.ReadModel
+	catalogue  *actors.Catalogue
+	journal    *events.Journal
+	runner     *projections.Runner
+	system     *actors.System
+	transport  *outbound.Transport
+	proxy      *proxy.Server
+	admin      *admin.Server
+	proxyAddr  net.Addr
+	adminAddr  net.Addr
+	adminToken string
+
+	outcomes  outcomes
+	recovered int
+	draining  atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+	failed    chan error // a server that ended by itself
+}
+
+// Open starts a gateway: it recovers what an earlier process left open and listens when all is in place. The errors
+// name what is wrong: a busy address, a folder that another gateway uses, accounts that the secret key does not open.
+func Open(c Config) (*Gateway, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{config: c, log: c.Logger, node: nodeName(), failed: make(chan error, 2)}
+	if err := g.open(); err != nil {
+		g.shut()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	fill := func(s *string, otherwise string) {
+		if *s == "" {
+			*s = otherwise
+		}
+	}
+	fill(&c.Listen, ":8080")
+	fill(&c.AdminListen, "127.0.0.1:8081")
+	fill(&c.Store, "sqlite")
+	fill(&c.Durability, string(actors.AtDispatch))
+	fill(&c.Profile, "penstock")
+	fill(&c.Version, "devel")
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case c.DataDir == "":
+		return c, errors.New("data folder is not set")
+	case c.Store != "sqlite":
+		return c, errors.Newf("store: %s: not supported yet", c.Store)
+	case c.Profile != "penstock":
+		return c, errors.Newf("profile: %s: not supported yet", c.Profile)
+	}
+	switch actors.Durability(c.Durability) {
+	case actors.AtDispatch, actors.Overlapped, actors.Relaxed:
+	case "settled":
+		return c, errors.New("durability: settled: not supported yet")
+	default:
+		return c, errors.Newf("durability: %q is none of dispatched, overlapped, relaxed", c.Durability)
+	}
+	return c, nil
+}
+
+func nodeName() string {
+	if h, err := os.Hostname(); err == nil && h != "" {
+		return h
+	}
+	return "penstock"
+}
+
+func (g *Gateway) open() error {
+	proxyListener, adminListener, err := g.listen()
+	if err != nil {
+		return err
+	}
+	undo := func() { proxyListener.Close(); adminListener.Close() }
+	for _, step := range []func() error{g.openData, g.openBooks, g.recover, g.openPlanes, g.bootstrap} {
+		if err := step(); err != nil {
+			undo()
+			return err
+		}
+	}
+	g.journal.Record("node/"+g.node, "", &node.Started{
+		Node: g.node, Version: g.config.Version, Recovered: g.recovered, Durability: g.config.Durability,
+	})
+	go g.serve("data plane", func() error { return g.proxy.Serve(proxyListener) })
+	go g.serve("admin API", func() error { return g.admin.Serve(adminListener) })
+	g.log.Info("ready", "listen", g.proxyAddr.String(), "admin", g.adminAddr.String(), "data", g.config.DataDir,
+		"durability", g.config.Durability, "recovered", g.recovered, "version", g.config.Version)
+	return nil
+}
+
+// listen comes first, so that a busy address is found before anything is touched.
+func (g *Gateway) listen() (data, control net.Listener, err error) {
+	if data, err = net.Listen("tcp", g.config.Listen); err != nil {
+		return nil, nil, errors.Wrapf(err, "data plane can not listen on %s", g.config.Listen)
+	}
+	if control, err = net.Listen("tcp", g.config.AdminListen); err != nil {
+		data.Close()
+		return nil, nil, errors.Wrapf(err, "admin API can not listen on %s", g.config.AdminListen)
+	}
+	g.proxyAddr, g.adminAddr = data.Addr(), control.Addr()
+	return data, control, nil
+}
+
+// openData opens what is on disk.
+func (g *Gateway) openData() error {
+	dir := g.config.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return errors.Wrap(err, "data folder")
+	}
+	var err error
+	if g.lock, err = lockFolder(dir); err != nil {
+		return err
+	}
+	if g.store, err = sqlite.OpenStore(filepath.Join(dir, eventsFile), sqlite.StoreOptions{VFS: g.config.StoreVFS}); err != nil {
+		return errors.Wrap(err, "event store")
+	}
+	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
+	if err != nil {
+		return errors.Wrap(err, "admin token")
+	}
+	g.adminToken = string(token)
+	key, origin, err := secrets.LoadKey(dir, g.config.SecretKey)
+	if err != nil {
+		return errors.Wrap(err, "secret key")
+	}
+	if origin.Loose {
+		g.log.Warn("secret key can be read by others", "path", origin.Path)
+	}
+	sealer, err := secrets.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer})
+	return err
+}
+
+// openBooks opens the read models, brings them up to date and starts the journal that feeds them.
+func (g *Gateway) openBooks() error {
+	var err error
+	if g.model, err = sqlite.OpenReadModel(filepath.Join(g.config.DataDir, readFile), projectionList()...); err != nil {
+		return errors.Wrap(err, "read models")
+	}
+	g.runner = projections.NewRunner(projections.Options{
+		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log,
+	})
+	return errors.Wrap(g.runner.Start(context.Background()), "read models")
+}
+
+// recover starts the journal and settles what dead processes left open.
+func (g *Gateway) recover() error {
+	ctx := context.Background()
+	open, err := actors.FindOpen(ctx, g.store)
+	if err != nil {
+		return err
+	}
+	head, err := g.store.Head(ctx)
+	if err != nil {
+		return errors.Wrap(err, "event store")
+	}
+	first := make(map[string]events.Position, len(open))
+	for _, o := range open {
+		first[o.Stream] = o.First
+	}
+	g.journal = events.NewJournal(events.JournalOptions{
+		Store: g.store, Logger: g.log, Rooms: g.config.Rooms, Head: head, Open: first,
+		Push: func(batch []*events.Committed) {
+			g.outcomes.count(batch)
+			g.runner.Push(batch)
+		},
+	})
+	g.recovered = len(open)
+	return actors.Abandon(g.journal, g.catalogue.Snapshot(), g.node, time.Now(), open)
+}
+
+// openPlanes makes the actors and the servers.
+func (g *Gateway) openPlanes() error {
+	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal})
+	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
+	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) { g.system.Reconfigure(layoutOf(s)) })
+	g.transport = outbound.New(g.config.Egress)
+	dispatcher := &actors.Dispatcher{
+		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
+		Credential: g.catalogue.Credential, Durability: actors.Durability(g.config.Durability), Node: g.node, Logger: g.log,
+		Now: time.Now, Random: rand.Uint64, Draining: g.draining.Load,
+	}
+	var err error
+	g.proxy, err = proxy.Open(proxy.Options{
+		Dispatcher: dispatcher, Catalog: g.catalogue.Snapshot, Logger: g.log, Now: time.Now, BodyMax: g.config.BodyMax,
+		Refused: g.refused, Health: g.healthJSON,
+	})
+	if err != nil {
+		return err
+	}
+	g.admin, err = admin.New(admin.Config{
+		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
+	})
+	return err
+}
+
+func (g *Gateway) bootstrap() error {
+	if len(g.config.Bootstrap) == 0 || g.catalogue.Revision() != 0 {
+		return nil
+	}
+	_, err := g.catalogue.Apply(context.Background(), g.config.Bootstrap, false, false)
+	return errors.Wrap(err, "bootstrap")
+}
+
+// refused records what anonymous traffic was refused beyond what is recorded one by one.
+func (g *Gateway) refused(address string, count int, minute time.Time) {
+	g.journal.Record("node/"+g.node, "", &node.AuthRefused{Address: address, Count: count, Minute: minute.Format(time.RFC3339)})
+}
+
+func (g *Gateway) serve(name string, run func() error) {
+	if err := run(); err != nil && !g.draining.Load() {
+		g.log.Error("server ended", "server", name, "error", err)
+		g.failed <- err
+	}
+}
+
+// Addr is the address of the data plane, AdminAddr that of the admin API.
+func (g *Gateway) Addr() string { return g.proxyAddr.String() }
+
+// AdminAddr is the address of the admin API.
+func (g *Gateway) AdminAddr() string { return g.adminAddr.String() }
+
+// AdminToken is the bearer token of the admin API.
+func (g *Gateway) AdminToken() string { return g.adminToken }
+
+// Failed gets an error when a server ends by itself.
+func (g *Gateway) Failed() <-chan error { return g.failed }
+
+// Close stops admitting, lets the requests under way finish until the context ends, settles everything and gives back
+// all that the gateway holds. A nil error means that every request has been settled and stored.
+func (g *Gateway) Close(ctx context.Context) error {
+	g.closeOnce.Do(func() { g.closeErr = g.close(ctx) })
+	return g.closeErr
+}
+
+func (g *Gateway) close(ctx context.Context) error {
+	g.draining.Store(true)
+	err := g.proxy.Shutdown(ctx)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		g.log.Warn("requests are cut", "in_flight", g.proxy.InFlight())
+		err = g.proxy.Cut(3 * time.Second)
+	}
+	g.journal.Record("node/"+g.node, "", &node.Stopped{Node: g.node})
+	return errors.CombineErrors(err, g.shut())
+}
+
+// shut closes what is open, from the outside in.
+func (g *Gateway) shut() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var err error
+	try := func(open bool, what string, f func() error) {
+		if open {
+			err = errors.CombineErrors(err, errors.Wrap(f(), what))
+		}
+	}
+	try(g.admin != nil, "admin API", func() error { return g.admin.Close(ctx) })
+	if g.proxy != nil {
+		g.proxy.Close()
+	}
+	try(g.system != nil, "actors", func() error { return g.system.Stop(ctx) })
+	if g.transport != nil {
+		g.transport.Close()
+	}
+	try(g.journal != nil, "journal", func() error { return g.journal.Close(ctx) })
+	try(g.runner != nil, "read models", func() error { return g.runner.Stop(ctx) })
+	try(g.model != nil, "read models", func() error { return g.model.Close() })
+	try(g.store != nil, "event store", func() error { return g.store.Close() })
+	try(g.lock != nil, "lock", func() error { return g.lock.Close() })
+	return err
+}

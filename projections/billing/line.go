@@ -1,0 +1,26 @@
+package billing
+
+import (
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+)
+
+// Line is one line of a bill. A field that the bill is not grouped by is nil and left out of the JSON; one that it is
+// grouped by is there even when it is "" (a request without a user).
+type Line struct {
+	Day          *string `json:"day,omitempty"` // UTC, 2006-01-02
+	Key          *string `json:"key,omitempty"`
+	User         *string `json:"user,omitempty"`
+	Group        *string `json:"group,omitempty"`
+	Model        *string `json:"model,omitempty"` // resolved
+	Upstream     *string `json:"upstream,omitempty"`
+	Account      *string `json:"account,omitempty"`
+	PriceVersion *string `json:"price_version,omitempty"`
+
+	Requests         int64         `json:"requests"` // settled ones that were sent; by upstream: that ended there
+	Attempts         int64         `json:"attempts"`
+	Usage            pricing.Usage `json:"usage"`
+	Cost             money.Amount  `json:"cost"`
+	UpstreamCost     money.Amount  `json:"upstream_cost"`
+	UnpricedRequests int64         `json:"unpriced_requests"`
+}

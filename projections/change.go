@@ -1,0 +1,160 @@
+package projections
+
+import "iter"
+
+// Op is what a Change does to its row.
+type Op uint8
+
+const (
+	// Put writes the whole row, whether or not there was one of this key.
+	Put Op = iota
+	// Append writes the row unless there is one of this key.
+	Append
+	// Add adds the columns behind the key to those of the row of this key, which starts at 0.
+	Add
+)
+
+// Change is one row change. Values has one value per column of the table.
+type Change struct {
+	Table  *Table
+	Op     Op
+	Values []Value
+}
+
+// Changes gathers row changes and joins those of one row: the last Put wins, additions are summed. Its size is bounded
+// by the rows that are touched, not by the facts that touched them. The zero value is empty. One goroutine may use it.
+type Changes struct {
+	tables []*touched
+	rows   int
+	chunks [][]Value // arena of the rows' values; the one at full is being filled
+	full   int
+	key    []byte
+}
+
+// touched are the changed rows of one table.
+type touched struct {
+	table   *Table
+	changes []Change
+	numbers map[int64]int32  // by key, for tables whose key is one number
+	keys    map[string]int32 // by AppendKey, for the others
+}
+
+// chunk is how many values are allocated at once; at most chunksKept of them outlive a Reset.
+const (
+	chunk      = 8192
+	chunksKept = 32
+)
+
+// Put writes a whole row.
+func (c *Changes) Put(t *Table, values ...Value) { c.change(t, Put, values) }
+
+// Append writes a row once.
+func (c *Changes) Append(t *Table, values ...Value) { c.change(t, Append, values) }
+
+// Add adds to a row; the values behind the key are numbers.
+func (c *Changes) Add(t *Table, values ...Value) { c.change(t, Add, values) }
+
+// Len is the number of rows that are touched.
+func (c *Changes) Len() int { return c.rows }
+
+// All yields the changes, table by table, in the order in which rows were first touched.
+func (c *Changes) All() iter.Seq[*Change] {
+	return func(yield func(*Change) bool) {
+		for _, t := range c.tables {
+			for i := range t.changes {
+				if !yield(&t.changes[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Reset forgets all changes and keeps the memory.
+func (c *Changes) Reset() {
+	for _, t := range c.tables {
+		clear(t.changes)
+		t.changes = t.changes[:0]
+		clear(t.numbers)
+		clear(t.keys)
+	}
+	for i := range c.chunks {
+		clear(c.chunks[i])
+		c.chunks[i] = c.chunks[i][:0]
+	}
+	if len(c.chunks) > chunksKept {
+		clear(c.chunks[chunksKept:])
+		c.chunks = c.chunks[:chunksKept]
+	}
+	c.full, c.rows = 0, 0
+}
+
+func (c *Changes) change(t *Table, op Op, values []Value) {
+	if len(values) != len(t.Columns) {
+		panic("projections: a row of " + t.Name + " has another number of values than the table has columns")
+	}
+	rows := c.touched(t)
+	at, known := rows.find(c, values)
+	if !known {
+		rows.changes = append(rows.changes, Change{Table: t, Op: op, Values: c.keep(values)})
+		c.rows++
+		return
+	}
+	have := &rows.changes[at]
+	switch op {
+	case Put:
+		have.Op = Put
+		copy(have.Values, values)
+	case Add:
+		for i := t.Key; i < len(values); i++ {
+			have.Values[i] = Int(have.Values[i].n + values[i].n)
+		}
+	}
+}
+
+func (c *Changes) touched(t *Table) *touched {
+	for _, rows := range c.tables {
+		if rows.table == t {
+			return rows
+		}
+	}
+	rows := &touched{table: t}
+	if t.Key == 1 && t.Columns[0].Number() {
+		rows.numbers = map[int64]int32{}
+	} else {
+		rows.keys = map[string]int32{}
+	}
+	c.tables = append(c.tables, rows)
+	return rows
+}
+
+// find is the place of the change to the row of this key; an unknown key gets the next place.
+func (r *touched) find(c *Changes, values []Value) (at int32, known bool) {
+	next := int32(len(r.changes))
+	if r.numbers != nil {
+		if at, known = r.numbers[values[0].n]; !known {
+			r.numbers[values[0].n] = next
+		}
+		return at, known
+	}
+	c.key = r.table.AppendKey(c.key[:0], values)
+	if at, known = r.keys[string(c.key)]; !known {
+		r.keys[string(c.key)] = next
+	}
+	return at, known
+}
+
+// keep copies values into the arena.
+func (c *Changes) keep(values []Value) []Value {
+	if c.full < len(c.chunks) && len(c.chunks[c.full])+len(values) > chunk {
+		c.full++
+	}
+	if c.full == len(c.chunks) {
+		c.chunks = append(c.chunks, make([]Value, 0, chunk))
+	}
+	into := c.chunks[c.full]
+	from := len(into)
+	into = append(into, values...)
+	c.chunks[c.full] = into
+	return into[from:len(into):len(into)]
+}

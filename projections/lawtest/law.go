@@ -1,0 +1,239 @@
+package lawtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+)
+
+// Subject is what the laws are held against: a kind of read model, over a kind of store. Each call opens a new empty
+// one; what must be closed is registered with t.Cleanup, except shadows, which the replay closes.
+type Subject struct {
+	Projections []projections.Projection
+	Store       func(t testing.TB) events.Store
+	Model       func(t testing.TB) projections.ReadModel
+	Shadow      func() (projections.ReadModel, error)
+	// Reopen closes a model and opens it again, as a restart does; nil when it can not.
+	Reopen func(t testing.TB, m projections.ReadModel) projections.ReadModel
+	Seeds  int // histories to try (default 5)
+}
+
+// requests is the length of the histories of the laws.
+const requests = 120
+
+// Run checks all laws.
+func Run(t *testing.T, s Subject) {
+	if s.Seeds == 0 {
+		s.Seeds = 5
+	}
+	for seed := range uint64(s.Seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			history, err := History{Seed: seed, Requests: requests, Unended: int(seed % 3)}.Appends()
+			must(t, err)
+			l := &law{Subject: s, rand: rand.New(rand.NewPCG(seed, 1)), store: s.Store(t)}
+			l.batches = Commits(t, l.store, history, l.sizes()...)
+			l.want = l.dumps(t, l.plain(t))
+			t.Run("applied twice is applied once", l.twice)
+			t.Run("any cut into batches gives the same rows", l.cuts)
+			t.Run("a restart at any place gives the same rows", l.restarts)
+			t.Run("rebuilt equals live", l.rebuilt)
+			t.Run("a commit of unknown fate may be repeated", l.repeated)
+		})
+	}
+}
+
+type law struct {
+	Subject
+	rand    *rand.Rand
+	store   events.Store
+	batches [][]*events.Committed
+	want    map[string][]string
+}
+
+func (l *law) sizes() []int {
+	sizes := make([]int, 40)
+	for i := range sizes {
+		sizes[i] = 1 + l.rand.IntN(9)
+	}
+	return sizes
+}
+
+func (l *law) options(m projections.ReadModel) projections.Options {
+	return projections.Options{
+		Store: l.store, Model: m, Projections: l.Projections, Linger: time.Hour, RowsMax: 1 + l.rand.IntN(200),
+	}
+}
+
+// plain is a model to which everything was read from the store at once.
+func (l *law) plain(t *testing.T) projections.ReadModel {
+	m := l.Model(t)
+	r := projections.NewRunner(l.options(m))
+	must(t, r.Start(context.Background()))
+	must(t, r.Stop(context.Background()))
+	return m
+}
+
+func (l *law) dumps(t testing.TB, m projections.ReadModel) map[string][]string {
+	t.Helper()
+	head, err := l.store.Head(context.Background())
+	must(t, err)
+	found := map[string][]string{}
+	for _, p := range l.Projections {
+		rows, at := Dump(t, m, p)
+		if at != head {
+			t.Fatalf("%s is at %d, the store at %d", p.Name(), at, head)
+		}
+		if len(rows) == 0 {
+			t.Fatalf("%s has no rows: the law would hold of nothing", p.Name())
+		}
+		found[p.Name()] = rows
+	}
+	return found
+}
+
+func (l *law) same(t testing.TB, m projections.ReadModel) {
+	t.Helper()
+	for name, have := range l.dumps(t, m) {
+		want := l.want[name]
+		if slices.Equal(have, want) {
+			continue
+		}
+		for i := range max(len(have), len(want)) {
+			if i >= len(have) || i >= len(want) || have[i] != want[i] {
+				t.Fatalf("%s: %d rows, want %d; the first difference is row %d:\nhave %s\nwant %s",
+					name, len(have), len(want), i, at(have, i), at(want, i))
+			}
+		}
+	}
+}
+
+func at(rows []string, i int) string {
+	if i < len(rows) {
+		return rows[i]
+	}
+	return "nothing"
+}
+
+func (l *law) twice(t *testing.T) {
+	m := l.plain(t)
+	r := Start(t, l.options(m))
+	for _, b := range l.batches {
+		r.Push(b)
+	}
+	must(t, r.Flush(context.Background()))
+	l.same(t, m)
+}
+
+// behind is a store that shows only what lies at or before a position, as it was at an earlier time.
+type behind struct {
+	events.Store
+	until events.Position
+}
+
+// After implements events.Store.
+func (b *behind) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
+	return b.Store.After(ctx, after, func(c *events.Committed) bool { return c.Position <= b.until && yield(c) })
+}
+
+// Head implements events.Store.
+func (b *behind) Head(context.Context) (events.Position, error) { return b.until, nil }
+
+func (l *law) cuts(t *testing.T) {
+	for range 3 {
+		m := l.Model(t)
+		o := l.options(m)
+		o.Store = &behind{Store: l.store} // what is pushed can not be had from the store
+		r := Start(t, o)
+		for _, b := range l.batches {
+			for len(b) > 0 {
+				n := 1 + l.rand.IntN(len(b))
+				r.Push(b[:n])
+				if l.rand.IntN(4) == 0 {
+					must(t, r.WaitFor(context.Background(), b[n-1].Last()))
+				}
+				b = b[n:]
+			}
+		}
+		must(t, r.Flush(context.Background()))
+		l.same(t, m)
+	}
+}
+
+func (l *law) restarts(t *testing.T) {
+	m := l.Model(t)
+	for i := 0; i < len(l.batches); {
+		o := l.options(m)
+		until := events.Position(0)
+		if i > 0 {
+			last := l.batches[i-1]
+			until = last[len(last)-1].Last()
+		}
+		o.Store = &behind{Store: l.store, until: until}
+		r := projections.NewRunner(o)
+		must(t, r.Start(context.Background()))
+		for n := 1 + l.rand.IntN(12); n > 0 && i < len(l.batches); n-- {
+			r.Push(l.batches[i])
+			i++
+		}
+		must(t, r.Stop(context.Background()))
+		if l.Reopen != nil {
+			m = l.Reopen(t, m)
+		}
+	}
+	l.same(t, m)
+}
+
+func (l *law) rebuilt(t *testing.T) {
+	m := l.plain(t)
+	for _, p := range l.Projections {
+		report, err := projections.Verify(context.Background(), l.store, m, p, l.Shadow)
+		must(t, err)
+		if !report.Equal || report.DifferingRows != 0 || report.Rows != int64(len(l.want[p.Name()])) {
+			t.Errorf("verify %s: %+v", p.Name(), report)
+		}
+		must(t, m.Reset(context.Background(), p))
+		report, err = projections.Rebuild(context.Background(), l.store, m, p, l.Shadow)
+		must(t, err)
+		if report.Rows != int64(len(l.want[p.Name()])) || report.Events == 0 {
+			t.Errorf("rebuild %s: %+v", p.Name(), report)
+		}
+	}
+	l.same(t, m)
+}
+
+// repeated commits the same changes again, as after a lost answer, and then changes that do not follow.
+func (l *law) repeated(t *testing.T) {
+	ctx := context.Background()
+	p := l.Projections[0]
+	table := p.Tables()[0]
+	row := make([]projections.Value, len(table.Columns))
+	for i, c := range table.Columns {
+		if row[i] = projections.Text("{}"); c.Number() {
+			row[i] = projections.Int(7)
+		}
+	}
+	var changes projections.Changes
+	changes.Add(table, row...)
+	m := l.Model(t)
+	step := projections.Step{Projection: p.Name(), Version: p.Version(), From: 0, To: 3}
+	must(t, m.Commit(ctx, &changes, []projections.Step{step}))
+	once, _ := Dump(t, m, p)
+	must(t, m.Commit(ctx, &changes, []projections.Step{step}))
+	if twice, at := Dump(t, m, p); at != 3 || len(once) != 1 || !slices.Equal(once, twice) {
+		t.Errorf("after the repetition at %d: %v, want 3: %v", at, twice, once)
+	}
+	step.From, step.To = 1, 5
+	if err := m.Commit(ctx, &changes, []projections.Step{step}); !errors.Is(err, projections.ErrCheckpoint) {
+		t.Errorf("a step from elsewhere: %v, want ErrCheckpoint", err)
+	}
+	if after, at := Dump(t, m, p); at != 3 || !slices.Equal(once, after) {
+		t.Errorf("a refused commit has changed rows: %v", after)
+	}
+}

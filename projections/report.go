@@ -1,0 +1,16 @@
+package projections
+
+// Report says what a replay of one projection found or did. Equal is true when no row differs.
+type Report struct {
+	Projection      string   `json:"projection"`
+	Events          int64    `json:"events"` // facts that were folded
+	Rows            int64    `json:"rows"`   // in the rebuilt tables
+	DifferingRows   int64    `json:"differing_rows"`
+	Equal           bool     `json:"equal"`
+	Seconds         float64  `json:"seconds"`
+	EventsPerSecond int64    `json:"events_per_second"`
+	Differences     []string `json:"differences,omitempty"` // the first DifferencesMax, one line each
+}
+
+// DifferencesMax bounds how many differing rows a Report spells out; the rest is counted.
+const DifferencesMax = 20

@@ -1,0 +1,314 @@
+package requestlog
+
+import (
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+	"github.com/penstock/penstock/domain/request"
+)
+
+// detail is the JSON column as it is read back; encode writes it. What is zero is not written.
+type detail struct {
+	User              string         `json:"user"`
+	Group             string         `json:"group"`
+	Method            string         `json:"method"`
+	Path              string         `json:"path"`
+	Dialect           string         `json:"dialect"`
+	Capability        string         `json:"capability"`
+	Stream            bool           `json:"stream"`
+	Session           string         `json:"session"`
+	Client            string         `json:"client"`
+	ClientRequestID   string         `json:"client_request_id"`
+	UpstreamModel     string         `json:"upstream_model"`
+	UpstreamRequestID string         `json:"upstream_request_id"`
+	Affinity          string         `json:"affinity"`
+	Code              string         `json:"code"`
+	Reason            string         `json:"reason"`
+	Stage             string         `json:"stage"`
+	Sent              bool           `json:"sent"`
+	ClientGone        bool           `json:"client_gone"`
+	Source            pricing.Source `json:"usage_source"`
+	Unpriced          bool           `json:"unpriced"`
+	PriceVersion      string         `json:"price_version"`
+	TTFTUS            int64          `json:"ttft_us"`
+	Attempts          []try          `json:"attempts"`
+	Usage             pricing.Usage  `json:"usage"` // what the end of the request adds to that of the attempts
+	Queue             *wait          `json:"queue"`
+	Excluded          []Exclusion    `json:"excluded"`
+}
+
+type try struct {
+	Upstream string        `json:"upstream"`
+	Account  string        `json:"account"`
+	At       int64         `json:"at"` // microseconds since 1970
+	Class    string        `json:"class"`
+	Status   int           `json:"status"`
+	TookUS   int64         `json:"took_us"`
+	TTFTUS   int64         `json:"ttft_us"`
+	Usage    pricing.Usage `json:"usage"`
+	Cost     money.Amount  `json:"cost"`
+}
+
+type wait struct {
+	State    string `json:"state"`
+	Upstream string `json:"upstream"`
+	Position int    `json:"position"`
+	Ticket   uint64 `json:"ticket"`
+	WaitedUS int64  `json:"waited_us"`
+}
+
+// encode writes the detail of a story. waiting says that its last fact put it into a queue.
+func encode(story *request.Story, asked *request.Ask, waiting bool) string {
+	o := objects.Get().(*object)
+	defer objects.Put(o)
+	o.b = append(o.b[:0], '{')
+	o.text("user", asked.User)
+	o.text("group", asked.Group)
+	o.text("method", asked.Method)
+	o.text("path", asked.Path)
+	o.text("dialect", asked.Dialect)
+	o.text("capability", asked.Capability)
+	o.flag("stream", asked.Stream)
+	o.text("session", asked.Session)
+	o.text("client", asked.Client)
+	o.text("client_request_id", asked.ClientID)
+	end(o, story)
+	attempts(o, story)
+	queue(o, story, waiting)
+	excluded(o, story)
+	o.shut('}')
+	return string(o.b)
+}
+
+// end writes how the request ended, or how far it is.
+func end(o *object, story *request.Story) {
+	sent := len(story.Attempts) > 0
+	upstreamID := ""
+	if final := story.Final(); final != nil {
+		o.text("upstream_model", final.Dispatched.UpstreamModel)
+		o.text("affinity", affinity(final.Dispatched.Why))
+	}
+	for i := range story.Attempts {
+		if f := story.Attempts[i].Failed; f != nil && f.UpstreamID != "" {
+			upstreamID = f.UpstreamID
+		}
+	}
+	switch {
+	case story.Settled != nil:
+		s := story.Settled
+		sent = s.Sent
+		if s.UpstreamID != "" {
+			upstreamID = s.UpstreamID
+		}
+		o.text("code", s.Code)
+		o.text("reason", s.Reason)
+		o.text("stage", s.Stage)
+		o.flag("client_gone", s.ClientGone)
+		o.text("usage_source", string(s.UsageSource))
+		o.flag("unpriced", s.Unpriced)
+		o.text("price_version", s.PriceVersion)
+		o.number("ttft_us", s.TTFTUS)
+	case story.Rejected != nil:
+		o.text("code", story.Rejected.Code)
+		o.text("reason", story.Rejected.Reason)
+		o.text("stage", story.Rejected.Stage)
+	case story.Progressed != nil:
+		o.text("usage_source", string(story.Progressed.UsageSource))
+	}
+	o.flag("sent", sent)
+	o.text("upstream_request_id", upstreamID)
+}
+
+// affinity is why an attempt went where it went, when a session's memory was the reason.
+func affinity(why string) string {
+	if why == "affinity_hit" || why == "affinity_migrated" {
+		return why
+	}
+	return ""
+}
+
+// attempts writes one object per try. The settlement belongs to the last one, unless that has failed on its own.
+func attempts(o *object, story *request.Story) {
+	rest := story.Settled
+	if len(story.Attempts) > 0 {
+		o.open("attempts", '[')
+		for i := range story.Attempts {
+			t := tryOf(&story.Attempts[i])
+			if i+1 == len(story.Attempts) && story.Attempts[i].Failed == nil {
+				switch {
+				case rest != nil:
+					t.Class, t.Status, t.TookUS, t.TTFTUS = rest.Class, rest.UpstreamStatus, rest.AttemptUS, rest.TTFTUS
+					t.Usage, t.Cost = rest.Usage, rest.Cost
+					rest = nil
+				case story.Progressed != nil && story.Progressed.N == i+1:
+					t.Usage = story.Progressed.Usage
+				}
+			}
+			o.element()
+			t.write(o)
+			o.shut('}')
+		}
+		o.shut(']')
+	}
+	if rest != nil {
+		o.usage("usage", rest.Usage)
+	}
+}
+
+func tryOf(a *request.Attempt) try {
+	t := try{Upstream: a.Dispatched.Upstream, Account: a.Dispatched.Account, At: a.At.UnixMicro()}
+	if f := a.Failed; f != nil {
+		t.Class, t.Status, t.TookUS, t.TTFTUS = f.Class, f.UpstreamStatus, f.TookUS, f.TTFTUS
+		t.Usage, t.Cost = f.Usage, f.Cost
+	}
+	return t
+}
+
+func (t *try) write(o *object) {
+	o.text("upstream", t.Upstream)
+	o.text("account", t.Account)
+	o.number("at", t.At)
+	o.text("class", t.Class)
+	o.number("status", int64(t.Status))
+	o.number("took_us", t.TookUS)
+	o.number("ttft_us", t.TTFTUS)
+	o.usage("usage", t.Usage)
+	if t.Cost != 0 {
+		o.name("cost")
+		o.b = append(t.Cost.AppendText(append(o.b, '"')), '"')
+	}
+}
+
+func queue(o *object, story *request.Story, waiting bool) {
+	if story.Queued == nil {
+		return
+	}
+	w := wait{State: "waiting", Position: story.Queued.Position, Ticket: story.Queued.Ticket}
+	if len(story.Queued.Upstreams) > 0 {
+		w.Upstream = story.Queued.Upstreams[0]
+	}
+	if r := story.Resumed; r != nil && !waiting {
+		w.State, w.Upstream, w.WaitedUS = "resumed", r.Upstream, r.WaitedUS
+	}
+	if s := story.Settled; s != nil && s.QueueState != "" {
+		w.State, w.WaitedUS = s.QueueState, s.WaitedUS
+	}
+	o.open("queue", '{')
+	o.text("state", w.State)
+	o.text("upstream", w.Upstream)
+	o.number("position", int64(w.Position))
+	if w.Ticket != 0 {
+		o.name("ticket")
+		o.b = strconv.AppendUint(o.b, w.Ticket, 10)
+	}
+	o.number("waited_us", w.WaitedUS)
+	o.shut('}')
+}
+
+func excluded(o *object, story *request.Story) {
+	var list []request.Exclusion
+	switch {
+	case story.Admitted != nil:
+		list = story.Admitted.Excluded
+	case story.Rejected != nil:
+		list = story.Rejected.Excluded
+	}
+	if len(list) == 0 {
+		return
+	}
+	o.open("excluded", '[')
+	for _, e := range list {
+		o.element()
+		o.text("upstream", e.Upstream)
+		o.text("reason", e.Reason)
+		o.shut('}')
+	}
+	o.shut(']')
+}
+
+// object appends the members of JSON objects that are not zero. Names need no escapes.
+type object struct{ b []byte }
+
+var objects = sync.Pool{New: func() any { return &object{b: make([]byte, 0, 1024)} }}
+
+func (o *object) comma() {
+	if c := o.b[len(o.b)-1]; c != '{' && c != '[' {
+		o.b = append(o.b, ',')
+	}
+}
+
+func (o *object) name(name string) {
+	o.comma()
+	o.b = append(o.b, '"')
+	o.b = append(o.b, name...)
+	o.b = append(o.b, '"', ':')
+}
+
+func (o *object) open(name string, bracket byte) {
+	o.name(name)
+	o.b = append(o.b, bracket)
+}
+
+func (o *object) element() {
+	o.comma()
+	o.b = append(o.b, '{')
+}
+
+func (o *object) shut(bracket byte) { o.b = append(o.b, bracket) }
+
+func (o *object) text(name, s string) {
+	if s == "" {
+		return
+	}
+	o.name(name)
+	if plain(s) {
+		o.b = append(o.b, '"')
+		o.b = append(o.b, s...)
+		o.b = append(o.b, '"')
+		return
+	}
+	o.b, _ = jsontext.AppendQuote(o.b, s) // its error only tells of invalid UTF-8, which it has replaced
+}
+
+// plain says that a text stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *object) number(name string, n int64) {
+	if n != 0 {
+		o.name(name)
+		o.b = strconv.AppendInt(o.b, n, 10)
+	}
+}
+
+func (o *object) flag(name string, yes bool) {
+	if yes {
+		o.name(name)
+		o.b = append(o.b, "true"...)
+	}
+}
+
+func (o *object) usage(name string, u pricing.Usage) {
+	if u.IsZero() {
+		return
+	}
+	o.open(name, '{')
+	o.number("input", u.Input)
+	o.number("cached_input", u.CachedInput)
+	o.number("cache_write_5m", u.CacheWrite5m)
+	o.number("cache_write_1h", u.CacheWrite1h)
+	o.number("output", u.Output)
+	o.number("reasoning", u.Reasoning)
+	o.shut('}')
+}

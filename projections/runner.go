@@ -1,0 +1,269 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock/events"
+)
+
+// ErrStopped is returned by a runner that has been stopped.
+var ErrStopped = errors.New("projections have stopped")
+
+// Options of a Runner. The zero value of a field means its default.
+type Options struct {
+	Store       events.Store
+	Model       ReadModel
+	Projections []Projection
+	Logger      *slog.Logger
+	Linger      time.Duration // how long changes are gathered before they are stored (default 250 ms)
+	QueueMax    int           // rows that wait to be folded; beyond it they are read from the store later (default 32768)
+	RowsMax     int           // changed rows of one transaction, about (default 4096)
+	BackoffMax  time.Duration // between tries of a failing write (default 5 s; the first comes after 50 ms)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Linger == 0 {
+		o.Linger = 250 * time.Millisecond
+	}
+	if o.QueueMax == 0 {
+		o.QueueMax = 32768
+	}
+	if o.RowsMax == 0 {
+		o.RowsMax = 4096
+	}
+	if o.BackoffMax == 0 {
+		o.BackoffMax = 5 * time.Second
+	}
+	return o
+}
+
+// Lag is how far the stored rows of a projection are behind the facts that the runner knows of.
+type Lag struct {
+	Name     string          `json:"name"`
+	Position events.Position `json:"position"`
+	Behind   int64           `json:"lag"`
+}
+
+// Runner keeps the rows of its projections up with the events. One goroutine folds and writes; what it is given waits
+// in a bounded queue. What does not follow on the last folded position is read from the store, so nothing that was
+// dropped, delayed or committed by another node is missed.
+type Runner struct {
+	o Options
+
+	folder *folder // owned by Start, then by the loop
+
+	wake  chan struct{} // something is queued
+	hurry chan struct{} // somebody waits, or the queue is long: linger no longer
+	jobs  chan job
+	stop  chan struct{}
+	done  chan struct{}
+	life  context.Context // of reads and writes; ends when Stop gives up
+	end   context.CancelFunc
+
+	mu      sync.Mutex
+	started bool
+	stopped bool
+	queue   []*events.Committed
+	last    events.Position // the highest that was pushed or folded
+	wanted  events.Position // the highest that was waited for
+	lags    []Lag           // Behind unset
+	stored  events.Position // all projections are there
+	fault   error
+	faults  int64         // failed tries
+	settled chan struct{} // closed and made anew after every try
+}
+
+// job runs in the loop, with nothing unstored.
+type job struct {
+	ctx  context.Context
+	do   func(context.Context) error
+	done chan error
+}
+
+// NewRunner does no IO. Push may be called from now on; the rest after Start.
+func NewRunner(o Options) *Runner {
+	r := &Runner{
+		o:    o.withDefaults(),
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), jobs: make(chan job),
+		stop: make(chan struct{}), done: make(chan struct{}), settled: make(chan struct{}),
+	}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// Start brings all projections to the head of the store and then keeps them there. A projection of another version
+// than its rows, or one whose rows are ahead of the store, is rebuilt first. It returns when the rows may be served.
+func (r *Runner) Start(ctx context.Context) error {
+	if r.isStopped() {
+		return ErrStopped
+	}
+	tracked, err := r.checkpoints(ctx)
+	if err != nil {
+		return err
+	}
+	r.folder = newFolder(r.o.Store, tracked)
+	if err := r.prime(ctx); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if more, err = r.folder.pull(ctx, maxPosition, r.o.RowsMax); err != nil {
+			return fmt.Errorf("projections: read events: %w", err)
+		}
+		if err := r.folder.commit(ctx, r.o.Model); err != nil {
+			return fmt.Errorf("projections: write rows: %w", err)
+		}
+	}
+	r.note(nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return ErrStopped
+	}
+	r.started = true
+	go r.loop()
+	return nil
+}
+
+func (r *Runner) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
+
+const maxPosition = events.Position(1<<63 - 1)
+
+// checkpoints reads how far each projection is and resets those whose rows can not be used.
+func (r *Runner) checkpoints(ctx context.Context) ([]tracked, error) {
+	stored, err := r.o.Model.Checkpoints(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("projections: read checkpoints: %w", err)
+	}
+	head, err := r.o.Store.Head(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("projections: read head: %w", err)
+	}
+	list := make([]tracked, 0, len(r.o.Projections))
+	for _, p := range r.o.Projections {
+		at := find(stored, p.Name())
+		if at.Version != 0 && at.Version != p.Version() || at.Position > head {
+			r.o.Logger.Info("rebuilding projection", "projection", p.Name(), "position", at.Position, "head", head,
+				"version", p.Version(), "version_stored", at.Version)
+			if err := r.o.Model.Reset(ctx, p); err != nil {
+				return nil, fmt.Errorf("projections: reset %s: %w", p.Name(), err)
+			}
+			at.Position = 0
+		}
+		list = append(list, tracked{Projection: p, done: at.Position})
+	}
+	return list, nil
+}
+
+func find(list []Checkpoint, projection string) Checkpoint {
+	for _, c := range list {
+		if c.Projection == projection {
+			return c
+		}
+	}
+	return Checkpoint{Projection: projection}
+}
+
+// prime places the folder so that it first meets the requests that were open at the lowest checkpoint. What they told
+// before is folded into their stories and emits no changes.
+func (r *Runner) prime(ctx context.Context) error {
+	lowest := maxPosition
+	for _, p := range r.folder.projections {
+		lowest = min(lowest, p.done)
+	}
+	if lowest == 0 || lowest == maxPosition {
+		return nil
+	}
+	low, err := r.o.Store.LowWater(ctx, lowest)
+	if err != nil {
+		return fmt.Errorf("projections: read low water of %d: %w", lowest, err)
+	}
+	r.folder.at = min(max(low-1, 0), lowest)
+	return nil
+}
+
+// Push takes one committed batch, in order. It never blocks: when too much waits already, the queue is dropped and
+// read from the store instead. The rows must not change any more.
+func (r *Runner) Push(batch []*events.Committed) {
+	if len(batch) == 0 {
+		return
+	}
+	r.mu.Lock()
+	first := len(r.queue) == 0
+	if len(r.queue)+len(batch) > r.o.QueueMax {
+		clear(r.queue)
+		r.queue = r.queue[:0]
+	} else {
+		r.queue = append(r.queue, batch...)
+	}
+	long := len(r.queue) > r.o.QueueMax/4 || len(r.queue) == 0
+	r.last = max(r.last, batch[len(batch)-1].Last())
+	r.mu.Unlock()
+	if first {
+		signal(r.wake)
+	}
+	if long {
+		signal(r.hurry)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Lag tells of each projection how far its stored rows are behind.
+func (r *Runner) Lag() []Lag {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lags := make([]Lag, len(r.lags))
+	for i, l := range r.lags {
+		l.Behind = int64(max(0, r.last-l.Position))
+		lags[i] = l
+	}
+	return lags
+}
+
+// Err is why rows can not be written or events not be read at the moment, nil when all is well.
+func (r *Runner) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fault
+}
+
+// Stop writes what was pushed and ends the runner. When the context ends first, its error is returned; what is missing
+// then is read from the store at the next start. A runner that was not started only ends.
+func (r *Runner) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	already, started := r.stopped, r.started
+	r.stopped = true
+	r.mu.Unlock()
+	if !already {
+		close(r.stop)
+		if !started {
+			close(r.done)
+		}
+	}
+	defer r.end()
+	select {
+	case <-r.done:
+		return r.Err()
+	case <-ctx.Done():
+		r.end()
+		<-r.done
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,259 @@
+package penstock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/adapters/sqlite"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/requestlog"
+	"github.com/penstock/penstock/projections/stats"
+)
+
+// projectionList is every read model, in the order in which they are shown.
+func projectionList() []projections.Projection {
+	return []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}}
+}
+
+// vault seals credentials for the catalogue.
+type vault struct{ *secrets.Sealer }
+
+func (v vault) Seal(account string, version int64, plain string) (sealed, digest []byte) {
+	return v.Sealer.Seal(account, version, secrets.Secret(plain)), v.Digest(account, plain)
+}
+
+func (v vault) Digest(account, plain string) []byte {
+	return v.Sealer.Digest(account, secrets.Secret(plain))
+}
+
+func (v vault) Open(account string, version int64, sealed []byte) (string, error) {
+	s, err := v.Sealer.Open(account, version, sealed)
+	return string(s), err
+}
+
+// layoutOf is what the actors need of the catalogue.
+func layoutOf(s *catalog.Snapshot) actors.Layout {
+	var l actors.Layout
+	for _, u := range s.Upstreams() {
+		l.Upstreams = append(l.Upstreams, *u.Upstream)
+		for _, a := range u.Accounts {
+			l.Accounts = append(l.Accounts, *a.Account)
+		}
+	}
+	l.Users, l.Keys = s.Users(), s.Keys()
+	return l
+}
+
+// ports are what the admin API shows.
+func (g *Gateway) ports() admin.Ports {
+	read := books{g.model, g.settledNow}
+	return admin.Ports{
+		Catalog: configuration{g.catalogue}, Log: read, Events: g.store, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
+	}
+}
+
+// settledNow returns when the read models have everything that was appended before.
+func (g *Gateway) settledNow(ctx context.Context) error {
+	if g.journal.Fault() == nil {
+		if err := g.journal.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	head, err := g.store.Head(ctx)
+	if err != nil {
+		return err
+	}
+	return g.runner.WaitFor(ctx, head)
+}
+
+// books reads the read models once they have caught up.
+type books struct {
+	model *sqlite.ReadModel
+	ready func(context.Context) error
+}
+
+func (b books) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.model.Requests(ctx, q)
+}
+
+func (b books) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.model.Request(ctx, id)
+}
+
+func (b books) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.model.Bill(ctx, q)
+}
+
+func (b books) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
+	if err := b.ready(ctx); err != nil {
+		return stats.Overview{}, err
+	}
+	return b.model.Overview(ctx, q)
+}
+
+func (b books) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.model.Timeseries(ctx, q)
+}
+
+func (b books) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.model.Leaderboard(ctx, q)
+}
+
+// Replay rebuilds read models, or verifies them; see admin.Replay.
+func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
+	if err := g.settledNow(ctx); err != nil {
+		return nil, err
+	}
+	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
+		shadow := func() (projections.ReadModel, error) { return sqlite.OpenShadow(g.config.DataDir, p) }
+		if verify {
+			return projections.Verify(ctx, g.store, g.model, p, shadow)
+		}
+		return g.runner.Rebuild(ctx, p.Name(), shadow)
+	})
+}
+
+// replay does one for each projection that is meant.
+func replay(_ context.Context, projection string, one func(projections.Projection) (projections.Report, error)) ([]projections.Report, error) {
+	var reports []projections.Report
+	for _, p := range projectionList() {
+		if projection != "" && projection != p.Name() {
+			continue
+		}
+		r, err := one(p)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, r)
+	}
+	if len(reports) == 0 {
+		return nil, errors.Wrapf(admin.ErrNotFound, "projection %q", projection)
+	}
+	return reports, nil
+}
+
+// configuration is the catalogue as the admin API sees it.
+type configuration struct{ *actors.Catalogue }
+
+func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
+	wishes := make([]actors.Wish, len(changes))
+	for i, x := range changes {
+		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, APIKey: x.Extras.APIKey, Check: check(x.Match)}
+	}
+	applied, err := c.Catalogue.Apply(ctx, wishes, o.DryRun, o.Prune)
+	switch {
+	case errors.Is(err, events.ErrConflict):
+		return admin.Outcome{}, errors.CombineErrors(admin.ErrConflict, err)
+	case errors.Is(err, events.ErrUnavailable), errors.Is(err, events.ErrClosed):
+		return admin.Outcome{}, errors.CombineErrors(admin.ErrUnavailable, err)
+	case err != nil:
+		return admin.Outcome{}, err
+	}
+	out := admin.Outcome{Revision: c.Revision()}
+	for _, a := range applied {
+		d := admin.Done{Kind: a.Kind, ID: a.ID, Result: admin.Unchanged, Position: a.Position, Version: a.Version}
+		switch {
+		case a.Before != nil && a.After == nil:
+			d.Result, d.Version = admin.Removed, 0
+		case a.Changed && a.Before == nil:
+			d.Result = admin.Created
+		case a.Changed:
+			d.Result, d.Fields = admin.Changed, catalog.Differ(a.Before, a.After)
+		}
+		out.Done = append(out.Done, d)
+	}
+	return out, nil
+}
+
+// check is the condition of a change as a function of the version that is there, 0 for none.
+func check(m admin.Match) func(int64) error {
+	switch {
+	case m == admin.MatchAny:
+		return nil
+	case m == admin.MatchExists:
+		return func(v int64) error { return refuseUnless(v > 0, "there is none") }
+	case m == admin.MatchAbsent:
+		return func(v int64) error { return refuseUnless(v == 0, "it exists already") }
+	}
+	return func(v int64) error { return refuseUnless(v == int64(m), "it is at version "+strconv.FormatInt(v, 10)) }
+}
+
+func refuseUnless(ok bool, why string) error {
+	if ok {
+		return nil
+	}
+	return errors.Wrap(admin.ErrPrecondition, why)
+}
+
+func (c configuration) Get(_ context.Context, kind catalog.Kind, id string) (admin.Stored, error) {
+	r, version, ok := c.Catalogue.Get(kind, id)
+	if !ok {
+		return admin.Stored{}, errors.Wrapf(admin.ErrNotFound, "%s %s", kind, id)
+	}
+	return admin.Stored{Resource: r, Version: version}, nil
+}
+
+func (c configuration) List(_ context.Context, kind catalog.Kind, after string, limit int) ([]admin.Stored, error) {
+	list, versions := c.Catalogue.List(kind)
+	from, found := slices.BinarySearchFunc(list, after, func(r catalog.Resource, id string) int { return cmp.Compare(r.Ident(), id) })
+	if found {
+		from++
+	}
+	var out []admin.Stored
+	for i := from; i < len(list) && (limit == 0 || len(out) < limit); i++ {
+		out = append(out, admin.Stored{Resource: list[i], Version: versions[i]})
+	}
+	return out, nil
+}
+
+// live is what the actors show and take by hand.
+type live struct{ *actors.System }
+
+func (l live) UpstreamStatus(_ context.Context, id string) (actors.UpstreamStatus, error) {
+	s, ok := l.Status(id)
+	if !ok {
+		return s, errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
+	}
+	return s, nil
+}
+
+func (l live) ForceBreaker(_ context.Context, id string, open bool) error {
+	action := "close"
+	if open {
+		action = "open"
+	}
+	if _, ok := l.Status(id); !ok {
+		return errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
+	}
+	return l.Breaker(id, action)
+}
+
+func (l live) BlockAccount(_ context.Context, id string, until *time.Time) error {
+	return l.System.BlockAccount(id, until)
+}
