@@ -207,8 +207,13 @@ func (g *Gateway) openData() error {
 	if err != nil {
 		return err
 	}
-	g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer})
-	return err
+	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
+		return err
+	}
+	for _, bad := range g.catalogue.Snapshot().Skipped {
+		g.log.Warn("configuration is out of force", "resource", bad.Ref.String(), "field", bad.Field, "reason", bad.Reason)
+	}
+	return nil
 }
 
 // openBooks opens the read models, brings them up to date and starts the journal that feeds them.
@@ -239,7 +244,7 @@ func (g *Gateway) recover() error {
 		first[o.Stream] = o.First
 	}
 	g.journal = events.NewJournal(events.JournalOptions{
-		Store: g.store, Logger: g.log, Rooms: g.config.Rooms, Head: head, Open: first,
+		Store: g.store, Logger: g.log, Node: g.node, Rooms: g.config.Rooms, Head: head, Open: first,
 		Push: func(batch []*events.Committed) {
 			g.outcomes.count(batch)
 			g.runner.Push(batch)

@@ -93,6 +93,7 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 	case *restoreAccount:
 		a.block.Evolve(m.fact)
 		a.show()
+		a.ready()
 		m.done <- nil
 	}
 }

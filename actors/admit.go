@@ -1,10 +1,16 @@
 package actors
 
 import (
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/gate"
+)
+
+var (
+	admits = sync.Pool{New: func() any { return &admit{replies: make(chan admitted, 2)} }}
+	leaves = sync.Pool{New: func() any { return &leaveCaller{} }}
 )
 
 // Admit takes a slot of the caller: one of its user's and one of its key's, granted as one. When one is missing it
@@ -16,7 +22,8 @@ func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan s
 	if r == nil {
 		return Pass{}, &Refusal{Reason: s.goneReason(UnknownCaller)}
 	}
-	m := &admit{want: w, key: key, replies: make(chan admitted, 2)}
+	m := admits.Get().(*admit)
+	m.want, m.key = w, key
 	s.send(r.pid, m)
 	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid}
 	var first admitted
@@ -32,12 +39,13 @@ func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan s
 	if first.queued {
 		return s.admitWaiting(m, pass, gone)
 	}
+	admits.Put(m)
 	return passed(pass, first)
 }
 
 func passed(p Pass, a admitted) (Pass, *Refusal) {
 	if a.refusal.Reason != "" {
-		return Pass{}, &a.refusal
+		return Pass{}, &Refusal{Reason: a.refusal.Reason}
 	}
 	return p, nil
 }
@@ -76,7 +84,9 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}) (Pa
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
 func (s *System) Leave(p Pass) {
 	if p.pid != nil {
-		s.send(p.pid, &leaveCaller{id: p.ID, key: p.Key})
+		m := leaves.Get().(*leaveCaller)
+		m.id, m.key = p.ID, p.Key
+		s.send(p.pid, m)
 	}
 }
 

@@ -97,8 +97,8 @@ func (s *System) Try(w Want, c Candidate) (Lease, *Refusal) {
 	if no.Reason == "" {
 		return lease, nil
 	}
-	no.Upstream = c.Upstream
-	return Lease{}, &no
+	refusal = &Refusal{Reason: no.Reason, Upstream: c.Upstream, Until: no.Until, Position: no.Position}
+	return Lease{}, refusal
 }
 
 // Report tells an outcome while the lease goes on being held: success at the first content, failure when the stream

@@ -103,15 +103,14 @@ func escapePath(s string) string {
 
 // body is what is sent: the client's bytes, but for a spliced model and usage option.
 func (l *life) body() []byte {
-	b, scan := l.c.Body, l.c.Scan
-	if m := l.cand.UpstreamModel; m != "" && l.c.Endpoint.Model == "" && !scan.ModelSpan.Empty() {
-		b = dialect.SpliceModel(nil, b, scan, m)
-		if !l.injects() {
-			return b
-		}
-		scan, _ = dialect.ScanRequest(b, l.c.Endpoint.Dialect) // it was valid before, and the model's text is escaped
-	}
-	if l.injects() {
+	b, scan, model := l.c.Body, l.c.Scan, l.cand.UpstreamModel
+	renamed := model != "" && l.c.Endpoint.Model == "" && !scan.ModelSpan.Empty()
+	switch {
+	case renamed && l.injects():
+		return dialect.SpliceBoth(nil, b, scan, model)
+	case renamed:
+		return dialect.SpliceModel(nil, b, scan, model)
+	case l.injects():
 		return dialect.SpliceUsage(nil, b, scan)
 	}
 	return b

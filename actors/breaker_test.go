@@ -18,8 +18,9 @@ func TestAnOpenBreakerEvictsItsWaiters(t *testing.T) { // A43
 		t.Run(says, func(t *testing.T) {
 			h := openHouse(t, one(1, -1))
 			l := h.take("x", onU)
-			w1, w2 := h.wait("r1", onU), h.wait("r2", onU)
+			w1 := h.wait("r1", onU)
 			w1.queued()
+			w2 := h.wait("r2", onU)
 			w2.queued()
 			open(h, l)
 			for _, w := range []*waiter{w1, w2} {
@@ -113,8 +114,9 @@ func TestWaitersOfAHalfOpenUpstreamFollowOneProbeAfterTheOther(t *testing.T) {
 	old := h.take("old", onU)
 	must(h.Breaker("u", "open"))
 	h.passTime(100 * time.Second)
-	w1, w2 := h.wait("r1", onU), h.wait("r2", onU)
+	w1 := h.wait("r1", onU)
 	w1.queued()
+	w2 := h.wait("r2", onU)
 	w2.queued()
 	two := one(2, -1)
 	h.Reconfigure(two)
@@ -162,7 +164,7 @@ func TestFactsRestoreBreakersAndBlocks(t *testing.T) {
 	must(h.Restore(&breaker.Closed{Upstream: "u"}, h.now()))
 	must(h.Restore(&account.Unblocked{Account: "b"}, h.now()))
 	h.take("r3", onU)
-	h.refused("r4", onV, NoAccount) // the mark of its upstream
+	h.take("r4", onV)
 	if got := h.recorded(); got != "" {
 		t.Fatalf("restoring is no news: %s", got)
 	}

@@ -38,7 +38,7 @@ type callerDesk struct {
 	closed bool
 }
 
-// admit asks for a pass. It comes from no pool: what waits is not hot, and the rest is small.
+// admit asks for a pass. It comes from a pool and goes back when the first answer was the last one.
 type admit struct {
 	quiet
 	want    Want
@@ -88,7 +88,8 @@ func (d *callerDesk) receive(_ actor.Context, msg any) {
 	case *admit:
 		d.admit(m, d.sys.now())
 	case *leaveCaller:
-		d.leave(m)
+		d.leave(m.id, m.key)
+		leaves.Put(m)
 	case *leaveCallerQueue:
 		d.gate.Leave(m.id, m.why)
 	case *reconfigureCaller:
@@ -121,17 +122,17 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 
 // hold takes both slots; the caller has looked that there is room.
 func (d *callerDesk) hold(m *admit, now time.Time) {
-	for _, g := range []*gate.Gate{d.gate, d.keys[m.key]} {
+	for _, g := range [...]*gate.Gate{d.gate, d.keys[m.key]} {
 		if _, err := g.Hold(m.want.ID, m.key, now); err == nil {
 			g.Confirm(m.want.ID, "")
 		}
 	}
 }
 
-func (d *callerDesk) leave(m *leaveCaller) {
-	d.gate.Free(m.id)
-	if k := d.keys[m.key]; k != nil {
-		k.Free(m.id)
+func (d *callerDesk) leave(id LeaseID, key string) {
+	d.gate.Free(id)
+	if k := d.keys[key]; k != nil {
+		k.Free(id)
 	}
 }
 
@@ -184,9 +185,9 @@ func (d *callerDesk) fault(msg any) {
 	switch m := msg.(type) {
 	case *admit:
 		d.gate.Leave(m.want.ID, gate.Moved)
-		d.leave(&leaveCaller{id: m.want.ID, key: m.key})
+		d.leave(m.want.ID, m.key)
 	case *leaveCaller:
-		d.leave(m)
+		d.leave(m.id, m.key)
 	case *reconfigureCaller:
 		tell(m.done, reasonError(LocalFault))
 	}

@@ -68,16 +68,28 @@ type credential struct {
 	plain   string
 }
 
-// LoadState folds the stored configuration.
+// LoadState folds the stored configuration. A row that can not be read does not stop it: its resource is put out of
+// force rather than left at an older value.
 func LoadState(ctx context.Context, store events.Store) (*catalog.State, error) {
 	state := catalog.NewState()
-	err := store.Find(ctx, events.Query{StreamPrefix: "catalog/"}, func(row *events.Committed) bool {
-		for i, f := range row.Facts {
-			state.Evolve(f, int64(row.Position)+int64(i))
+	q := events.Query{StreamPrefix: "catalog/"}
+	for {
+		err := store.Find(ctx, q, func(row *events.Committed) bool {
+			for i, f := range row.Facts {
+				state.Evolve(f, int64(row.Position)+int64(i))
+			}
+			q.After = row.Last()
+			return true
+		})
+		var bad *events.DecodeError
+		if !errors.As(err, &bad) {
+			return state, errors.Wrap(err, "load catalogue")
 		}
-		return true
-	})
-	return state, errors.Wrap(err, "load catalogue")
+		if ref, ok := catalog.RefOfStream(bad.Stream); ok {
+			state.Evolve(&catalog.Unreadable{Ref: ref, Reason: bad.Err.Error()}, int64(bad.Last))
+		}
+		q.After = bad.Last
+	}
 }
 
 // LoadCatalogue folds the stored configuration and opens the credentials; when some do not open the error is an

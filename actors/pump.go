@@ -27,7 +27,6 @@ type stream struct {
 	strip  bool   // chat usage that we asked for is kept from the client
 	plain  bool   // not compressed: events can be told apart and an error event can be added
 	ready  []byte // to be written
-	held   []byte // the beginning of an event
 	buf    []byte
 	report time.Time // of the last progress
 	quiet  bool      // nobody listens any more; the rest is read for its usage
@@ -84,8 +83,7 @@ func (l *life) openStream(in Incoming) (Answer, bool) {
 	s.meter.Reset(l.c.Endpoint.Dialect, s.format)
 	s.buf = readBuffers.Get().([]byte)
 	for {
-		n, err := s.src.next(s.buf)
-		s.feed(s.buf[:n])
+		err := s.take()
 		switch {
 		case s.meter.Content() || s.meter.Terminal() && !s.meter.Failed():
 			return s.commit(headers)
@@ -94,7 +92,7 @@ func (l *life) openStream(in Incoming) (Answer, bool) {
 				return s.commit(headers)
 			}
 			return s.early(err)
-		case len(s.ready)+len(s.held) > headMax:
+		case len(s.ready)+len(s.meter.Held()) > headMax:
 			return s.commit(headers)
 		}
 	}
@@ -109,7 +107,8 @@ func (s *stream) early(err error) (Answer, bool) {
 		o.StreamFailedBeforeContent, o.ErrorType, o.ErrorCode, o.ErrorMessage = true, e.Type, e.Code, e.Message
 		t = s.l.observe(o, nil)
 	case err == io.EOF:
-		o.StreamClosedBeforeContent, o.BodyEmpty = s.meter.Events() > 0, s.meter.Events() == 0
+		o.BodyEmpty = len(s.ready) == 0 && s.meter.Events() == 0
+		o.StreamClosedBeforeContent = !o.BodyEmpty
 		t = s.l.observe(o, nil)
 	default:
 		t = s.l.broken(err, o)
@@ -135,6 +134,16 @@ func (s *stream) commit(headers []Header) (Answer, bool) {
 	return Answer{Status: s.t.status, Headers: headers, Stream: s.run}, true
 }
 
+// take reads once. At the end of the body what was held back is given up: it is an event, or there is none.
+func (s *stream) take() error {
+	n, err := s.src.next(s.buf)
+	s.feed(s.buf[:n])
+	if err == io.EOF && s.plain {
+		s.ready = s.meter.Flush(s.ready)
+	}
+	return err
+}
+
 // feed takes plain bytes: what is whole goes to ready, the rest is held.
 func (s *stream) feed(p []byte) {
 	switch {
@@ -145,12 +154,13 @@ func (s *stream) feed(p []byte) {
 	case s.strip:
 		s.ready = s.meter.Strip(s.ready, p)
 	default:
-		k := s.meter.Feed(p)
-		if k > 0 {
-			s.ready = append(append(s.ready, s.held...), p[:k]...)
-			s.held = s.held[:0]
+		n := len(s.ready)
+		s.ready = append(s.ready, s.meter.Held()...)
+		if k := s.meter.Feed(p); k > 0 {
+			s.ready = append(s.ready, p[:k]...)
+		} else {
+			s.ready = s.ready[:n]
 		}
-		s.held = append(s.held, p[k:]...)
 	}
 }
 
@@ -167,8 +177,7 @@ func (s *stream) run(w io.Writer) (err error) {
 		if s.meter.Terminal() {
 			return s.finish(w, s.rest(w))
 		}
-		n, err := s.src.next(s.buf)
-		s.feed(s.buf[:n])
+		err := s.take()
 		if s.meter.Failed() || err != nil {
 			s.write(w)
 			return s.finish(w, err)
@@ -198,8 +207,7 @@ func (s *stream) rest(w io.Writer) error {
 	stop := time.AfterFunc(drainAfter, s.l.cut.Fire)
 	defer stop.Stop()
 	for {
-		n, err := s.src.next(s.buf)
-		s.feed(s.buf[:n])
+		err := s.take()
 		s.write(w)
 		if err != nil {
 			return io.EOF // the answer was whole
@@ -248,11 +256,6 @@ func (s *stream) finish(w io.Writer, err error) error {
 	case complete && gone && s.quiet && l.up.Disconnect.Drain:
 		return s.cancelled() // drained for its usage; the client did not see the end
 	case complete:
-		if s.strip {
-			s.ready = s.meter.Flush(s.ready)
-		}
-		s.ready = append(s.ready, s.held...)
-		s.write(w)
 		s.done()
 		l.release(nil)
 		l.settled(&request.Settled{Outcome: request.Completed, Status: t.status}, t)
@@ -295,7 +298,9 @@ func (s *stream) cutShort(w io.Writer, err error) error {
 	r := t.refusal()
 	told := s.meter.Failed()
 	if !told && s.plain {
-		s.ready = dialect.AppendStreamError(s.ready[:0], l.c.Endpoint.Dialect, s.format, errorOf(l.c, r, true))
+		e := errorOf(l.c, r, true)
+		e.Sequence, e.ResponseID, e.Model = s.meter.Events(), s.meter.ID(), s.meter.Model()
+		s.ready = dialect.AppendStreamError(s.ready[:0], l.c.Endpoint.Dialect, s.format, e)
 		s.write(w)
 		told = true
 	}

@@ -11,7 +11,7 @@ import (
 func (u *upstreamDesk) join(j *joinUpstream, now time.Time) {
 	id := j.party.want.ID
 	if u.gate.Holder(id) != nil || u.gate.Waiter(id) != nil {
-		j.refuse(LocalFault)
+		j.refuse(u.duplicate(id))
 		return
 	}
 	r := u.begin(&j.grant, now)
@@ -55,7 +55,7 @@ func (u *upstreamDesk) enqueue(j *joinUpstream, now time.Time) {
 // serve hands a free slot to the first waiter that can be served. It begins one hand-over and the account's answer
 // leads back here.
 func (u *upstreamDesk) serve(now time.Time) {
-	for u.serving == nil && u.spec.Active {
+	for u.serving == nil && u.spec.Active && u.anyUsable(now) {
 		if ok, _ := u.breaker.Check(now); !ok {
 			return
 		}
@@ -79,6 +79,16 @@ func (u *upstreamDesk) serve(now time.Time) {
 		u.serving = g
 		u.askNext(g, now)
 	}
+}
+
+// anyUsable spares the walk through a long queue while every account is full.
+func (u *upstreamDesk) anyUsable(now time.Time) bool {
+	for _, c := range u.children {
+		if c.usable(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // evict empties the queue of everybody that which accepts (nil: all), with a reason.

@@ -82,7 +82,7 @@ func (quiet) IgnoreDeadLetterLogging() {}
 // spawn starts an actor of its own for a desk.
 func (s *System) spawn(name string, d desk) ref {
 	r := ref{gone: make(chan struct{})}
-	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} })
+	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} }, actor.WithMailbox(newMailbox))
 	pid, err := s.engine.Root.SpawnNamed(props, s.unique(name))
 	if err != nil {
 		panic(err) // names are unique by construction

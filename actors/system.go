@@ -19,7 +19,8 @@ import (
 )
 
 // Recorder takes the facts of breakers ("upstream/<id>") and blocks ("account/<id>"). It is called by actors, so it
-// must never block.
+// must never block; and since whoever asks an actor may do its work, nobody may call a System while holding a lock
+// that Record takes.
 type Recorder interface {
 	Record(stream, upstream string, fact events.Fact)
 }
@@ -73,7 +74,7 @@ type callerRef struct {
 // hooks are for tests of this package; all are nil otherwise.
 type hooks struct {
 	before  func(owner string, msg any) // in the actor, before anything is changed
-	granted func(*Lease)                // in the upstream's actor, in the order of grants
+	granted func(Lease)                 // in the upstream's actor, in the order of grants
 }
 
 // NewSystem makes a system without any actor; Reconfigure starts them.
@@ -120,7 +121,7 @@ func (s *System) before(owner string, msg any) {
 	}
 }
 
-func (s *System) granted(l *Lease) {
+func (s *System) granted(l Lease) {
 	if s.hooks.granted != nil {
 		s.hooks.granted(l)
 	}

@@ -190,24 +190,21 @@ func (h *house) status(id string) UpstreamStatus {
 	return st
 }
 
-// holds checks how many slots an upstream and all its accounts have taken, and how many wait.
+// holds checks how many slots an upstream and all its accounts have taken, and how many wait. Accounts are told after
+// their upstream, and a grant that nobody wants any more is given back when its account has answered: it looks again
+// until all agree.
 func (h *house) holds(id string, held, waiting int) {
 	h.t.Helper()
-	st := h.status(id)
-	if len(st.Held) != held || len(st.Waiting) != waiting {
-		h.t.Fatalf("%s: %d held, %d waiting, want %d and %d: %+v", id, len(st.Held), len(st.Waiting), held, waiting, st)
-	}
-	// Accounts are told after their upstream: ask one more time round through each of them.
 	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
-		n := 0
-		for _, a := range h.status(id).Accounts {
+		st, n := h.status(id), 0
+		for _, a := range st.Accounts {
 			n += a.Held
 		}
-		if n == held {
+		if len(st.Held) == held && len(st.Waiting) == waiting && n == held {
 			return
 		}
 		if time.Now().After(end) {
-			h.t.Fatalf("%s: accounts hold %d, want %d", id, n, held)
+			h.t.Fatalf("%s: %d held, accounts %d, %d waiting, want %d and %d: %+v", id, len(st.Held), n, len(st.Waiting), held, waiting, st)
 		}
 	}
 }

@@ -263,8 +263,9 @@ func TestAWaiterForAnotherAccountIsNotHeldUpByTheFirst(t *testing.T) { // pain 4
 	h := openHouse(t, Layout{Upstreams: []catalog.Upstream{up("u", 2, -1)}, Accounts: []catalog.Account{acc("a", "u", 1), acc("b", "u", 1)}})
 	onB := Candidate{Upstream: "u", Accounts: []string{"b"}}
 	x, y := h.take("x", onU), h.take("y", onB)
-	first, second := h.wait("first", onU), h.wait("second", onB)
+	first := h.wait("first", onU)
 	first.queued()
+	second := h.wait("second", onB)
 	second.queued()
 	h.Release(y, nil)
 	if l := second.served(); l.Account != "b" {

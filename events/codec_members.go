@@ -20,16 +20,27 @@ type members struct {
 	rest    string // reading
 	reading bool
 	bad     bool
-	first   bool // no member of the current object has been seen
+	before  byte // reading: what stands before the next member, '{' or ','
 }
 
-// object walks the members of v between braces.
+// object walks the members of v between braces. Each member brings the comma before it; that of the first one becomes
+// the brace.
 func object[T any](m *members, v *T, walk func(*members, *T)) {
-	m.mark('{')
-	m.first = true
-	walk(m, v)
-	m.first = false
-	m.mark('}')
+	if m.reading {
+		m.before = '{'
+		if walk(m, v); m.before == '{' { // there was no member
+			m.mark('{')
+			m.before = ','
+		}
+		m.mark('}')
+		return
+	}
+	start := len(m.out)
+	if walk(m, v); len(m.out) == start {
+		m.out = append(m.out, '{')
+	}
+	m.out[start] = '{'
+	m.out = append(m.out, '}')
 }
 
 // mark writes or expects one byte.
@@ -44,27 +55,17 @@ func (m *members) mark(c byte) {
 	}
 }
 
-// name writes a member's name, given with quotes and colon, or says whether it comes next and passes it.
+// name writes a member's name, given as in `,"name":`, or says whether it comes next and passes it.
 func (m *members) name(quoted string) bool {
 	if !m.reading {
-		if !m.first {
-			m.out = append(m.out, ',')
-		}
-		m.first = false
 		m.out = append(m.out, quoted...)
 		return true
 	}
-	rest := m.rest
-	if !m.first {
-		if len(rest) == 0 || rest[0] != ',' {
-			return false
-		}
-		rest = rest[1:]
-	}
-	if !strings.HasPrefix(rest, quoted) {
+	n := len(quoted)
+	if len(m.rest) <= n || m.rest[0] != m.before || m.rest[1:n] != quoted[1:] {
 		return false
 	}
-	m.rest, m.first = rest[len(quoted):], false
+	m.rest, m.before = m.rest[n:], ','
 	return true
 }
 
@@ -76,85 +77,107 @@ func (m *members) must(quoted string) bool {
 }
 
 func (m *members) text(quoted string, v *string) {
-	if m.must(quoted) {
+	if !m.reading {
+		m.out = appendString(append(m.out, quoted...), *v)
+	} else if m.must(quoted) {
 		m.textValue(v)
 	}
 }
 
 func (m *members) textIfAny(quoted string, v *string) {
-	if (m.reading || *v != "") && m.name(quoted) {
+	if !m.reading {
+		if *v != "" {
+			m.out = appendString(append(m.out, quoted...), *v)
+		}
+	} else if m.name(quoted) {
 		m.textValue(v)
 	}
 }
 
 func (m *members) integer(quoted string, v *int64) {
-	if m.must(quoted) {
+	if !m.reading {
+		m.out = strconv.AppendInt(append(m.out, quoted...), *v, 10)
+	} else if m.must(quoted) {
 		m.integerValue(v)
 	}
 }
 
 func (m *members) integerIfAny(quoted string, v *int64) {
-	if (m.reading || *v != 0) && m.name(quoted) {
+	if m.reading && m.name(quoted) {
 		m.integerValue(v)
+	} else if !m.reading && *v != 0 {
+		m.integer(quoted, v)
 	}
 }
 
 func (m *members) count(quoted string, v *int) {
-	if m.must(quoted) {
+	if !m.reading {
+		m.out = strconv.AppendInt(append(m.out, quoted...), int64(*v), 10)
+	} else if m.must(quoted) {
 		m.countValue(v)
 	}
 }
 
 func (m *members) countIfAny(quoted string, v *int) {
-	if (m.reading || *v != 0) && m.name(quoted) {
+	if m.reading && m.name(quoted) {
 		m.countValue(v)
+	} else if !m.reading && *v != 0 {
+		m.count(quoted, v)
+	}
+}
+
+func (m *members) unsigned(quoted string, v *uint64) {
+	if !m.reading {
+		m.out = strconv.AppendUint(append(m.out, quoted...), *v, 10)
+	} else if m.must(quoted) {
+		n, err := strconv.ParseUint(m.digits(), 10, 64)
+		m.bad = m.bad || err != nil
+		*v = n
 	}
 }
 
 func (m *members) flag(quoted string, v *bool) {
-	if m.must(quoted) {
+	if !m.reading {
+		m.out = strconv.AppendBool(append(m.out, quoted...), *v)
+	} else if m.must(quoted) {
 		m.flagValue(v)
 	}
 }
 
 func (m *members) flagIfAny(quoted string, v *bool) {
-	if (m.reading || *v) && m.name(quoted) {
+	if m.reading && m.name(quoted) {
 		m.flagValue(v)
+	} else if !m.reading && *v {
+		m.flag(quoted, v)
 	}
 }
 
 func (m *members) amountIfAny(quoted string, v *money.Amount) {
-	if (!m.reading && *v == 0) || !m.name(quoted) {
-		return
-	}
-	if !m.reading {
+	switch {
+	case !m.reading && *v != 0:
+		m.out = v.AppendText(append(append(m.out, quoted...), '"'))
 		m.out = append(m.out, '"')
-		m.out = v.AppendText(m.out)
-		m.out = append(m.out, '"')
-		return
+	case m.reading && m.name(quoted):
+		var s string
+		m.textValue(&s)
+		a, err := money.Parse(s)
+		m.bad = m.bad || err != nil
+		*v = a
 	}
-	var s string
-	m.textValue(&s)
-	a, err := money.Parse(s)
-	m.bad = m.bad || err != nil
-	*v = a
 }
 
 func (m *members) time(quoted string, v *time.Time) {
-	if !m.must(quoted) {
-		return
-	}
 	if !m.reading {
-		m.out = append(m.out, '"')
+		m.out = append(append(m.out, quoted...), '"')
 		m.out = v.UTC().AppendFormat(m.out, timeLayout)
 		m.out = append(m.out, '"')
-		return
+	} else if m.must(quoted) {
+		var s string
+		m.textValue(&s)
+		t, err := time.Parse(timeLayout, s)
+		m.bad = m.bad || err != nil
+		*v = t
 	}
-	var s string
-	m.textValue(&s)
-	t, err := time.Parse(timeLayout, s)
-	m.bad = m.bad || err != nil
-	*v = t
 }
 
 // listIfAny is list for a member that is left out when empty.
@@ -198,32 +221,36 @@ func readElements[T any](m *members, v *[]T, element func(*members, *T)) {
 	}
 }
 
-func (m *members) textValue(v *string) {
-	if !m.reading {
+// textOf writes or reads a text that is an element.
+func textOf(m *members, v *string) {
+	if m.reading {
+		m.textValue(v)
+	} else {
 		m.out = appendString(m.out, *v)
-		return
 	}
+}
+
+// The rest reads values.
+
+func (m *members) textValue(v *string) {
 	if len(m.rest) == 0 || m.rest[0] != '"' {
 		m.bad = true
 		return
 	}
 	for i := 1; i < len(m.rest); i++ {
-		switch c := m.rest[i]; {
-		case c == '"':
+		if c := m.rest[i]; plain[c] {
+			continue
+		} else if c == '"' {
 			*v, m.rest = m.rest[1:i], m.rest[i+1:]
 			return
-		case c == '\\':
-			m.escapedText(v)
-			return
-		case c < ' ':
-			m.bad = true
-			return
+		} else if c < 0x80 {
+			break // an escape, or a control character, which is none of JSON's
 		}
 	}
-	m.bad = true
+	m.escapedText(v)
 }
 
-// escapedText reads a text with escapes, which is rare.
+// escapedText reads a text with escapes or without an end, which is rare.
 func (m *members) escapedText(v *string) {
 	n := stringEnd(m.rest)
 	b, err := jsontext.AppendUnquote(nil, m.rest[:n])
@@ -235,33 +262,14 @@ func (m *members) escapedText(v *string) {
 }
 
 func (m *members) countValue(v *int) {
-	n := int64(*v)
+	var n int64
 	m.integerValue(&n)
-	if n < math.MinInt || n > math.MaxInt {
-		m.bad = true
-	}
+	m.bad = m.bad || n < math.MinInt || n > math.MaxInt
 	*v = int(n)
 }
 
 func (m *members) integerValue(v *int64) {
-	if !m.reading {
-		m.out = strconv.AppendInt(m.out, *v, 10)
-		return
-	}
 	n, err := strconv.ParseInt(m.digits(), 10, 64)
-	m.bad = m.bad || err != nil
-	*v = n
-}
-
-func (m *members) unsigned(quoted string, v *uint64) {
-	if !m.must(quoted) {
-		return
-	}
-	if !m.reading {
-		m.out = strconv.AppendUint(m.out, *v, 10)
-		return
-	}
-	n, err := strconv.ParseUint(m.digits(), 10, 64)
 	m.bad = m.bad || err != nil
 	*v = n
 }
@@ -281,10 +289,6 @@ func (m *members) digits() string {
 }
 
 func (m *members) flagValue(v *bool) {
-	if !m.reading {
-		m.out = strconv.AppendBool(m.out, *v)
-		return
-	}
 	if rest, ok := strings.CutPrefix(m.rest, "true"); ok {
 		*v, m.rest = true, rest
 	} else if rest, ok := strings.CutPrefix(m.rest, "false"); ok {
@@ -294,15 +298,22 @@ func (m *members) flagValue(v *bool) {
 	}
 }
 
-// appendString writes a JSON string: as it is when it is plain ASCII, else by the library's rules.
+// plain are the bytes that stand for themselves in a JSON string: printable ASCII without quote and backslash.
+var plain = func() (is [256]bool) {
+	for c := ' '; c < 0x80; c++ {
+		is[c] = c != '"' && c != '\\'
+	}
+	return is
+}()
+
+// appendString writes a JSON string: as it is when it is plain, else by the library's rules.
 func appendString(b []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c >= 0x80 || c == '"' || c == '\\' {
+		if !plain[s[i]] {
 			b, _ = jsontext.AppendQuote(b, s) // the error tells of replaced invalid UTF-8, which is wanted
 			return b
 		}
 	}
-	b = append(b, '"')
-	b = append(b, s...)
+	b = append(append(b, '"'), s...)
 	return append(b, '"')
 }

@@ -86,8 +86,8 @@ func word(r *rand.Rand) string {
 	return []string{"openai-main", "gpt-5-mini", "team-a", "chat", "0.5", "alice"}[r.IntN(6)]
 }
 
-// plain fills every field of a new fact with what a reader of the fixture can take in.
-func plain(l *line) Fact {
+// specimen fills every field of a new fact with what a reader of the fixture can take in.
+func specimen(l *line) Fact {
 	f := l.empty()
 	filler{rand.New(rand.NewPCG(1, 1)), 1, word}.fill(reflect.ValueOf(f).Elem())
 	return f
@@ -99,7 +99,7 @@ func TestEveryFactHasAFixtureThatDecodesAndEncodesToTheSameBytes(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			file := fixture(l.name, l.schema)
 			if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) {
-				r := Row{Facts: []Fact{plain(l)}}
+				r := Row{Facts: []Fact{specimen(l)}}
 				require.NoError(t, Encode(&r))
 				require.NoError(t, os.MkdirAll("testdata", 0o755))
 				require.NoError(t, os.WriteFile(file, append(r.Payload[1:len(r.Payload)-1], '\n'), 0o644))

@@ -25,6 +25,7 @@ type JournalOptions struct {
 	Rooms int
 	// BatchMax bounds the appends of one commit (default 512).
 	BatchMax int
+	Node     string // written into the facts of Record
 	// Head is the store's last position at the start.
 	Head Position
 	// Open are the requests that earlier processes left open, by stream, with the position of their first row.
@@ -40,6 +41,7 @@ type JournalOptions struct {
 type Journal struct {
 	store    Store
 	log      *slog.Logger
+	node     string
 	push     func([]*Committed)
 	rooms    int64
 	batchMax int
@@ -113,7 +115,7 @@ func (p *Pending) Position() (Position, error) {
 // NewJournal starts the writer.
 func NewJournal(o JournalOptions) *Journal {
 	j := &Journal{
-		store: o.Store, log: o.Logger, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax,
+		store: o.Store, log: o.Logger, node: o.Node, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), stop: make(chan struct{}),
 	}
 	if j.log == nil {
@@ -178,7 +180,7 @@ func (j *Journal) Commit(a Append, mode Mode) error { return j.Start(a, mode).Wa
 // Record appends one fact to the stream of an actor, without waiting. It never blocks.
 func (j *Journal) Record(stream, upstream string, fact Fact) {
 	j.Put(Append{Rows: []Row{{
-		Stream: stream, Version: AnyVersion, Upstream: upstream, At: time.Now().UTC(), Facts: []Fact{fact},
+		Stream: stream, Version: AnyVersion, Upstream: upstream, At: time.Now().UTC(), Node: j.node, Facts: []Fact{fact},
 	}}}, Must)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,7 +103,7 @@ func noErr(t testing.TB, err error) {
 }
 
 func TestPushDoesNotBlockWhileTheReadModelHangsAndNothingIsLost(t *testing.T) {
-	store, m, release := memory.NewStore(), newFaulty(), make(chan struct{})
+	store, m, release := &counted{Store: memory.NewStore()}, newFaulty(), make(chan struct{})
 	r := lawtest.Start(t, projections.Options{Store: store, Model: m, Projections: all, QueueMax: 20, Linger: time.Millisecond, RowsMax: 10})
 	m.set(func(f *faulty) { f.hang = release })
 	batches := traffic(t, store, 200)
@@ -112,8 +113,12 @@ func TestPushDoesNotBlockWhileTheReadModelHangsAndNothingIsLost(t *testing.T) {
 	if lag := r.Lag(); len(lag) != len(all) || lag[0].Name != "requestlog" || lag[0].Behind != int64(end(batches)) {
 		t.Errorf("lag %+v, want everything behind", lag)
 	}
+	before := store.reads.Load()
 	close(release)
 	noErr(t, r.WaitFor(context.Background(), end(batches)))
+	if store.reads.Load() == before {
+		t.Error("the store was not read, so everything was kept in memory")
+	}
 	sameAsReplayed(t, store, m)
 	for _, lag := range r.Lag() {
 		if lag.Behind != 0 || lag.Position != end(batches) {
@@ -251,7 +256,8 @@ func TestStopWritesWhatLingersAndGivesUpWithItsContext(t *testing.T) {
 		r = projections.NewRunner(projections.Options{Store: store, Model: m, Projections: all})
 		noErr(t, r.Start(context.Background()))
 		m.set(func(f *faulty) { f.fails = -1 })
-		r.Push(traffic(t, memory.NewStore(), 60)[30])
+		further := traffic(t, memory.NewStore(), 90)
+		r.Push(further[len(further)-1])
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := r.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -282,6 +288,18 @@ func TestProjectionsAtDifferentPlacesAreBroughtToTheSame(t *testing.T) {
 	noErr(t, m.Reset(context.Background(), all[1]))
 	lawtest.Start(t, projections.Options{Store: store, Model: m, Projections: all, RowsMax: 7})
 	sameAsReplayed(t, store, m)
+}
+
+// counted counts the readings of a store.
+type counted struct {
+	events.Store
+	reads atomic.Int64
+}
+
+// After implements events.Store.
+func (c *counted) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
+	c.reads.Add(1)
+	return c.Store.After(ctx, after, yield)
 }
 
 // past is a store as it was at an earlier position.

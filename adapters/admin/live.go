@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 // BreakerRequest forces a breaker.
@@ -76,6 +77,9 @@ func (s *Server) blockAccount(ctx context.Context, in *blockInput) (*struct{}, e
 	until, err := blockUntil(in.Body, time.Now())
 	if err != nil {
 		return nil, err
+	}
+	if _, err := s.ports.Catalog.Get(ctx, catalog.KindAccount, in.ID); err != nil {
+		return nil, s.problem(ctx, at("path.id"), err)
 	}
 	return nil, s.problem(ctx, at("path.id"), s.ports.Live.BlockAccount(ctx, in.ID, until))
 }

@@ -83,6 +83,10 @@ func apiConfig(version string) huma.Config {
 	config.CreateHooks = nil // would add $schema to every answer
 	config.Transformers = []huma.Transformer{withoutValues}
 	config.RejectUnknownQueryParameters = true
+	// A deadline for the body would go on while the handler works: net/http reads ahead to notice a client that goes
+	// away, takes the deadline for that, and cancels whatever takes longer, such as a replay. Only holders of the token
+	// come this far.
+	config.OnAddOperation = append(config.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { op.BodyReadTimeout = -1 })
 	return config
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock/actors"
@@ -139,6 +140,17 @@ func TestOpenAPIListsEveryPath(t *testing.T) {
 	require.Contains(t, doc.Components.Schemas["Upstream"].Properties, "model_rules")
 	require.NotContains(t, doc.Components.Schemas["Account"].Properties, "secret_version")
 	require.Contains(t, slices.Collect(maps.Keys(doc.Components.Schemas)), "RequestlogEntry")
+}
+
+func TestLongWorkIsNotCutByADeadlineForTheBody(t *testing.T) {
+	b := newBench(t)
+	for path, item := range b.srv.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Post, item.Put, item.Patch} {
+			if op != nil {
+				require.Negative(t, op.BodyReadTimeout, path)
+			}
+		}
+	}
 }
 
 func TestServerStopsWhenToldTo(t *testing.T) {
@@ -281,6 +293,9 @@ func TestLiveStateIsShownAndForced(t *testing.T) {
 	require.False(t, b.live.open)
 	require.Len(t, b.refused(422, b.ask("POST", "/api/v1/upstreams/a/breaker", `{"action":"melt"}`)), 1)
 
+	b.refused(404, b.ask("POST", "/api/v1/accounts/a-1/block", `null`))
+	b.ok(201, b.ask("PUT", "/api/v1/upstreams/a", upstreamDoc))
+	b.ok(201, b.ask("PUT", "/api/v1/accounts/a-1", `{"upstream":"a","api_key":"sk-0123456789"}`))
 	b.ok(204, b.ask("POST", "/api/v1/accounts/a-1/block", `{"until":"2999-01-01T00:00:00Z"}`))
 	require.Equal(t, 2999, b.live.blocks["a-1"].Year())
 	for _, unblock := range []string{`{"until":null}`, `null`} {

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -321,9 +322,31 @@ func (in *incoming) Length() int {
 	return int(in.left)
 }
 
+// Buffered says how much body a Read would give without waiting. Bytes of the chunked framing do not count.
 func (in *incoming) Buffered() int {
-	if in.ended {
+	n := in.br.Buffered()
+	switch {
+	case in.ended || n == 0:
+		return 0
+	case !in.chunked:
+		return n
+	case in.left > 0:
+		return int(min(in.left, int64(n)))
+	}
+	b, err := in.br.Peek(n)
+	if err != nil {
 		return 0
 	}
-	return in.br.Buffered()
+	if !in.first { // the end of the last chunk
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			return 0
+		}
+		b = b[i+1:]
+	}
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		return 0
+	}
+	return len(b) - i - 1 // of the next chunk, or the end of the body
 }

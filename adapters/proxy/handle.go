@@ -31,6 +31,12 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	end, known := dialect.Route(text(ctx.Method()), path)
 	call.Endpoint = end
 	s.describe(ctx, call)
+	if len(ctx.Request.Header.Peek("Upgrade")) > 0 && !known {
+		// Codex asks for a WebSocket first; this status makes it fall back to HTTP at once.
+		ctx.Response.Header.Set("Upgrade", "HTTP/1.1")
+		s.write(ctx, call, actors.Answer{Status: fasthttp.StatusUpgradeRequired, Headers: jsonType, Body: []byte(`{"error":"WebSocket is not supported, use HTTP"}`)})
+		return
+	}
 	if !known || !s.serves(end) {
 		s.write(ctx, call, notFound(call))
 		return

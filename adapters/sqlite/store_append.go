@@ -14,9 +14,9 @@ const (
 		hash, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertCommit = `INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`
-	insertSecret   = `INSERT INTO secrets (id, version, sealed, digest) VALUES (?, ?, ?, ?)`
-	selectTail     = `SELECT version + n FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1`
-	selectVersion  = `SELECT position, hash FROM events WHERE stream = ? AND version = ?`
+	insertSecret  = `INSERT INTO secrets (id, version, sealed, digest) VALUES (?, ?, ?, ?)`
+	selectTail    = `SELECT version + n FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1`
+	selectVersion = `SELECT position, hash FROM events WHERE stream = ? AND version = ?`
 )
 
 // tailsMax bounds the streams whose versions are kept in memory; when they are more, all are forgotten.

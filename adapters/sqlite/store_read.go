@@ -142,11 +142,14 @@ func (q *pageQuery) find(f events.Query, low, high events.Position) {
 	filter(f.Type != "", `(instr(' ' || types || ' ', ?) > 0 OR instr(' ' || types, ?) > 0)`, " "+f.Type+" ", " "+f.Type+"@")
 	filter(!f.Since.IsZero(), `at >= ?`, micros(f.Since))
 	filter(!f.Until.IsZero(), `at < ?`, micros(f.Until))
-	order := `ASC`
-	if f.Newest {
-		order = `DESC`
+	order := `position`
+	if f.Stream != "" {
+		order = `version` // the same order within a stream, and that of its index
 	}
-	q.ask(`SELECT `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY position `+order+` LIMIT ?`, append(args, int64(pageRows))...)
+	if f.Newest {
+		order += ` DESC`
+	}
+	q.ask(`SELECT `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY `+order+` LIMIT ?`, append(args, int64(pageRows))...)
 }
 
 // micros is a filter's time in the unit of the column; what is stored was cut down to it, so a bound is cut up.
@@ -159,9 +162,9 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 ) error {
 	var head events.Position
 	var last *events.Committed
-	given := 0
+	given, room := 0, 16
 	for {
-		page := make([]events.Committed, 0, 16)
+		page := make([]stored, 0, room)
 		err := s.read(ctx, func(c *conn) (err error) {
 			if last == nil {
 				end, err := readChain(c)
@@ -184,23 +187,23 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 			if limit > 0 && given == limit {
 				return nil
 			}
-			if err := decodeEvent(&page[i]); err != nil {
+			if err := page[i].decode(); err != nil {
 				return err
 			}
 			given++
-			if !yield(&page[i]) {
+			if !yield(&page[i].Committed) {
 				return nil
 			}
 		}
 		if len(page) < pageRows {
 			return nil
 		}
-		last = &page[len(page)-1]
+		last, room = &page[len(page)-1].Committed, pageRows
 	}
 }
 
 // rows runs the query and appends what it finds, not yet decoded.
-func (q *pageQuery) rows(page []events.Committed) ([]events.Committed, error) {
+func (q *pageQuery) rows(page []stored) ([]stored, error) {
 	stmt, err := q.conn.stmt(q.sql)
 	if err != nil {
 		return nil, err
@@ -219,15 +222,21 @@ func (q *pageQuery) rows(page []events.Committed) ([]events.Committed, error) {
 	}
 	texts := interned{}
 	for stmt.Step() {
-		page = append(page, events.Committed{})
-		scanEvent(stmt, &page[len(page)-1], texts)
+		page = append(page, stored{})
+		page[len(page)-1].scan(stmt, texts)
 	}
 	return page, errors.CombineErrors(stmt.Err(), stmt.Reset())
 }
 
-func scanEvent(q *sqlite3.Stmt, c *events.Committed, texts interned) {
+// stored is a row as it was found, not yet decoded.
+type stored struct {
+	events.Committed
+	n int64 // facts
+}
+
+func (c *stored) scan(q *sqlite3.Stmt, texts interned) {
 	c.Position = events.Position(q.ColumnInt64(0))
-	c.Facts = make([]events.Fact, q.ColumnInt64(1)) // replaced by decodeEvent; Last counts them until then
+	c.n = q.ColumnInt64(1)
 	c.Stream = q.ColumnText(2)
 	c.Version = q.ColumnInt64(3)
 	c.Terminal = q.ColumnInt64(4) != 0
@@ -241,11 +250,11 @@ func scanEvent(q *sqlite3.Stmt, c *events.Committed, texts interned) {
 	c.Payload = q.ColumnBlob(12, nil)
 }
 
-// decodeEvent turns the payload of a scanned row into facts.
-func decodeEvent(c *events.Committed) error {
+func (c *stored) decode() error {
 	facts, err := events.Decode(c.Types, c.Payload)
 	if err != nil {
-		return &events.DecodeError{Position: c.Position, Last: c.Last(), Stream: c.Stream, Err: err}
+		last := c.Position + events.Position(c.n) - 1
+		return &events.DecodeError{Position: c.Position, Last: last, Stream: c.Stream, Err: err}
 	}
 	c.Facts = facts
 	return nil

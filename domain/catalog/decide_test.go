@@ -311,6 +311,18 @@ func TestAnUnreadableFactDisablesAKeyAndItsGrants_E52(t *testing.T) {
 	}
 }
 
+func TestAHashIsFreeAgainWhenItsKeyHasAnotherOrIsGone(t *testing.T) {
+	s := NewState()
+	apply(t, s, &Key{ID: "a", Hash: shaHash(1)}, &Key{ID: "b", Hash: shaHash(2)})
+	apply(t, s, &Key{ID: "a", Hash: shaHash(3)})
+	apply(t, s, &Key{ID: "c", Hash: shaHash(1)})
+	s.Evolve(&KeyRemoved{"b"}, s.Revision+1)
+	apply(t, s, &Key{ID: "d", Hash: shaHash(2)})
+	if _, err := Decide(s, Apply{&Key{ID: "e", Hash: "sha256:" + strings.ToUpper(shaHash(3)[7:])}}); err == nil {
+		t.Error("a hash in use was given again")
+	}
+}
+
 func TestStreamsNameTheirResource(t *testing.T) {
 	for _, k := range Kinds() {
 		ref := Ref{k, "a/b:c"}

@@ -103,7 +103,7 @@ func TestAFieldThatComesLaterMayBeNull(t *testing.T) {
 	}
 }
 
-// C28, C31, C32: the plain credential comes out beside the resource and is in no field of it.
+// C32: the plain credential comes out beside the resource and is in no field of it.
 func TestAnAccountsCredentialNeverStaysInTheResource_C32(t *testing.T) {
 	const secret = "sk-proj-abcdefghijklmnop1234"
 	r, x, err := DecodeResource(KindAccount, []byte(`{"id":"a-1","upstream":"a","api_key":"`+secret+`"}`))

@@ -33,6 +33,11 @@ func (s *Snapshot) Multiplier(k *Key) pricing.Multiplier {
 	return pricing.One
 }
 
+// Multipliers are all factors on what an attempt of a key at an upstream costs.
+func (s *Snapshot) Multipliers(u *CompiledUpstream, k *Key) pricing.Multipliers {
+	return pricing.Multipliers{Input: u.Input, Output: u.Output, Group: s.Multiplier(k)}
+}
+
 func (s *Snapshot) buildCallers(users, groups, keys []Resource) {
 	s.users = make(map[string]*User, len(users))
 	for _, r := range users {

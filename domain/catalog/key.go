@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
+	"time"
 )
 
 const sha256Prefix = "sha256:"
@@ -47,4 +49,84 @@ func (r *Key) AllowsModel(model string) bool {
 		}
 	}
 	return false
+}
+
+// keyIndex finds keys by their secret.
+type keyIndex struct {
+	byID     map[string]*Key
+	bySHA256 map[[32]byte]*Key
+	bcrypt   map[string][]*Key // by prefix
+	lengths  []int             // of the prefixes of bcrypt, ascending
+}
+
+// KeyBySHA256 is the key whose secret has this hash, revoked and expired ones too; nil when there is none.
+func (s *Snapshot) KeyBySHA256(sum [32]byte) *Key { return s.keys.bySHA256[sum] }
+
+// BcryptKeys is the keys with a bcrypt hash that a secret could belong to: those whose prefix the secret begins with,
+// and those that have none. The secret is not kept.
+func (s *Snapshot) BcryptKeys(secret string) []*Key {
+	var found []*Key
+	for _, n := range s.keys.lengths {
+		if n > len(secret) {
+			break
+		}
+		if more := s.keys.bcrypt[secret[:n]]; found == nil {
+			found = slices.Clip(more)
+		} else {
+			found = append(found, more...)
+		}
+	}
+	return found
+}
+
+func (x *keyIndex) add(k *Key) (fault string) {
+	if sum, ok := k.SHA256(); ok {
+		if other := x.bySHA256[sum]; other != nil {
+			return "is already the hash of key " + other.ID
+		}
+		x.bySHA256[sum] = k
+	} else if k.IsBcrypt() {
+		x.bcrypt[k.Prefix] = append(x.bcrypt[k.Prefix], k)
+		if at, found := slices.BinarySearch(x.lengths, len(k.Prefix)); !found {
+			x.lengths = slices.Insert(x.lengths, at, len(k.Prefix))
+		}
+	} else {
+		return "is not a hash"
+	}
+	x.byID[k.ID] = k
+	return ""
+}
+
+// Denial is why a key is not accepted; "" accepts it. The values are codes of the table of refusals.
+type Denial string
+
+// The denials.
+const (
+	Accepted    Denial = ""
+	InvalidKey  Denial = "INVALID_API_KEY"
+	ExpiredKey  Denial = "API_KEY_EXPIRED"
+	DisabledKey Denial = "API_KEY_DISABLED"
+)
+
+// Authorize says whether a key whose secret was verified may be used at a time. It reads this snapshot only, so a
+// revocation holds from the next request on, whatever a cache of verified secrets says (A23, A24). An owner that is
+// not in force counts as disabled.
+func (s *Snapshot) Authorize(k *Key, now time.Time) Denial {
+	if k == nil {
+		return InvalidKey
+	}
+	verified := k.Hash
+	k = s.keys.byID[k.ID] // what was given may be from an older snapshot
+	if k == nil || k.Hash != verified || k.Revoked {
+		return InvalidKey
+	}
+	if k.ExpiresAt != nil && !now.Before(*k.ExpiresAt) {
+		return ExpiredKey
+	}
+	if k.User != "" {
+		if owner := s.users[k.User]; owner == nil || owner.Disabled {
+			return DisabledKey
+		}
+	}
+	return Accepted
 }

@@ -292,6 +292,25 @@ func TestGrants_A38_A39_C40_D21_D24_D50_E17(t *testing.T) {
 	}
 }
 
+// C34: the factors of the upstream and of the group reach the price.
+func TestMultipliersOfAnAttempt_C34(t *testing.T) {
+	u := upstream("a")
+	u.Multipliers = Multipliers{Input: "0.5", Output: "2"}
+	b := Build(raw(u, upstream("b"), &Group{ID: "g", Multiplier: "1.2"}, &Key{ID: "in", Hash: shaHash(1), Group: "g"}, &Key{ID: "out", Hash: shaHash(2)}), nil)
+	for _, c := range []struct {
+		up, key string
+		want    pricing.Multipliers
+	}{
+		{"a", "in", pricing.Multipliers{Input: 5000, Output: 20_000, Group: 12_000}},
+		{"a", "out", pricing.Multipliers{Input: 5000, Output: 20_000, Group: pricing.One}},
+		{"b", "out", pricing.Plain()},
+	} {
+		if got := b.Multipliers(b.Upstream(c.up), b.Key(c.key)); got != c.want {
+			t.Errorf("%s %s: %+v", c.up, c.key, got)
+		}
+	}
+}
+
 func TestPricesByPrecedence(t *testing.T) {
 	s := NewState()
 	apply(t, s, upstream("up"), upstream("other"))

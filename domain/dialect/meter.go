@@ -19,8 +19,8 @@ const (
 )
 
 // Meter reads a streamed answer while its bytes pass: whether content has come, whether and how the stream has ended,
-// and what it used. It never fails: what it cannot read it lets pass. The zero value meters nothing; Reset prepares it.
-// A Meter belongs to one goroutine and may be reused through a pool.
+// and what it used. It never fails: what it cannot read it lets pass. The zero value meters chat events; Reset prepares
+// it for any stream. A Meter belongs to one goroutine and may be reused through a pool.
 type Meter struct {
 	d      Dialect
 	format Format

@@ -1,9 +1,6 @@
 package dialect
 
-import (
-	"net/url"
-	"strings"
-)
+import "strings"
 
 // Kind is what an endpoint does. The zero value is Other.
 type Kind uint8
@@ -135,8 +132,21 @@ func decode(model string) string {
 	if strings.IndexByte(model, '%') < 0 {
 		return model
 	}
-	if plain, err := url.PathUnescape(model); err == nil {
-		return plain
+	plain := make([]byte, 0, len(model))
+	for i := 0; i < len(model); i++ {
+		c := model[i]
+		if c == '%' {
+			if i+2 >= len(model) {
+				return model
+			}
+			r, ok := hex4([]byte{'0', '0', model[i+1], model[i+2]})
+			if !ok {
+				return model
+			}
+			c = byte(r)
+			i += 2
+		}
+		plain = append(plain, c)
 	}
-	return model
+	return string(plain)
 }

@@ -56,7 +56,7 @@ func TestCostEqualsTheExactOracleOnRandomCases(t *testing.T) {
 		return Multiplier(r.Int64N(int64(MultiplierMax) + 1))
 	}
 	overflows := 0
-	for i := range 200_000 {
+	for i := range 40_000 {
 		tokenBits, priceBits := 24, 30
 		if i%4 == 0 {
 			tokenBits, priceBits = 63, 63
@@ -87,8 +87,8 @@ func TestCostEqualsTheExactOracleOnRandomCases(t *testing.T) {
 			t.Fatalf("seed %d case %d: totals %d and %d, want %s and %s", seed, i, got.Upstream.Total, got.Caller.Total, upTotal, callerTotal)
 		}
 	}
-	if overflows < 1000 || overflows > 100_000 {
-		t.Fatalf("%d of 200000 cases overflowed: the generator no longer covers both sides", overflows)
+	if overflows < 200 || overflows > 20_000 {
+		t.Fatalf("%d of 40000 cases overflowed: the generator no longer covers both sides", overflows)
 	}
 }
 

@@ -13,7 +13,7 @@ const scoreMin = 0.1
 // order puts the candidates from the given place on, which are one tier, into weighted random order, and returns the
 // state of chance after that. Each candidate gets a key of an exponential distribution whose rate is its weight × score;
 // ascending keys are then the order of drawing by weight without putting back, in one pass. Candidates of weight 0 come
-// after all others; when all weights are 0, all count the same.
+// after all others; when all weights are 0, all count the same. Full candidates come behind those with a free slot.
 func (p *Plan) order(from int, random uint64) uint64 {
 	draws := p.draws
 	p.draws = p.draws[:0]
@@ -44,7 +44,15 @@ func (p *Plan) order(from int, random uint64) uint64 {
 			d.key = math.MaxFloat64 * (1 - u/2) // behind every other, in an order of their own
 		}
 	}
-	slices.SortFunc(draws, func(a, b draw) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(draws, func(a, b draw) int {
+		if a.full != b.full {
+			if a.full {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.key, b.key)
+	})
 	p.permute(from, draws)
 	return random
 }

@@ -34,6 +34,9 @@ type Figures struct {
 	TTFT      time.Duration // usual time to the first content; 0: unknown
 }
 
+// full says that a request would have to wait.
+func (f *Figures) full() bool { return f.Slots > 0 && f.Held >= f.Slots || f.Waiting > 0 }
+
 // AccountFigures of an account as it is now. An account that nothing is known of is {Active: true}.
 type AccountFigures struct {
 	Held         int
@@ -112,6 +115,7 @@ type rank struct {
 
 // draw is a candidate of one tier while it is put into order.
 type draw struct {
+	full bool // behind the others of its tier: who has a free slot now is asked first
 	key  float64
 	ttft time.Duration
 	at   int // in Candidates
@@ -198,7 +202,7 @@ func (p *Plan) fill(q *Query, snap *catalog.Snapshot, live Live, grant *catalog.
 		if probing {
 			c.Why = WhyProbe
 		}
-		p.draws = append(p.draws, draw{ttft: f.TTFT, at: len(p.Candidates)})
+		p.draws = append(p.draws, draw{full: f.full(), ttft: f.TTFT, at: len(p.Candidates)})
 		p.Candidates = append(p.Candidates, c)
 	}
 	p.order(tier, random)

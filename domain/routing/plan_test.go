@@ -274,7 +274,7 @@ func shares(snap *catalog.Snapshot, live Live, n int) map[string]float64 {
 	return first
 }
 
-func TestWithinATierChanceFollowsWeightAndSpeed_C23_C52_C55(t *testing.T) {
+func TestWithinATierChanceFollowsWeightAndSpeed_C23_C52(t *testing.T) {
 	ms := func(n int) Figures { return Figures{TTFT: time.Duration(n) * time.Millisecond} }
 	for _, c := range []struct {
 		name string
@@ -289,6 +289,9 @@ func TestWithinATierChanceFollowsWeightAndSpeed_C23_C52_C55(t *testing.T) {
 		{"half as fast, half the share", snapshot(t, up("a", nil, 1), up("b", nil, 1)), map[string]Figures{"a": ms(200), "b": ms(400)}, map[string]float64{"a": 2. / 3, "b": 1. / 3}},
 		{"slowness leaves a tenth", snapshot(t, up("a", nil, 1), up("b", nil, 1)), map[string]Figures{"a": ms(1), "b": ms(60_000)}, map[string]float64{"a": 1 / 1.1, "b": .1 / 1.1}},
 		{"unknown speed counts as the best", snapshot(t, up("a", nil, 1), up("b", nil, 1)), map[string]Figures{"a": ms(60_000)}, map[string]float64{"a": .5, "b": .5}},
+		{"a full one comes behind those with a slot (C52)", snapshot(t, up("a", weight(100), 1), up("b", nil, 1), up("z", priority(1), 1)), map[string]Figures{"a": {Held: 3, Slots: 3}}, map[string]float64{"b": 1}},
+		{"one with waiters too", snapshot(t, up("a", weight(100), 1), up("b", nil, 1)), map[string]Figures{"a": {Waiting: 1}}, map[string]float64{"b": 1}},
+		{"full ones among themselves by weight, and before the next tier", snapshot(t, up("a", nil, 1), up("b", weight(3), 1), up("z", priority(1), 1)), map[string]Figures{"a": {Held: 1, Slots: 1}, "b": {Held: 1, Slots: 1}}, map[string]float64{"a": .25, "b": .75}},
 		{"speed is compared within the tier", snapshot(t, up("a", nil, 1), up("b", nil, 1), up("z", priority(1), 1)), map[string]Figures{"a": ms(900), "b": ms(900), "z": ms(1)}, map[string]float64{"a": .5, "b": .5}},
 	} {
 		got := shares(c.snap, board{upstreams: c.ups}, 40_000)

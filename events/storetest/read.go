@@ -185,6 +185,7 @@ var finds = map[string]func(*testing.T, events.Store){
 			{"until is exclusive", events.Query{Until: minute(1)}, "request/r1@1 request/r1@5"},
 			{"a row that was committed late", events.Query{Since: minute(0), Until: minute(1)}, "request/r1@1 request/r1@5"},
 			{"since between two microseconds", events.Query{Since: minute(3).Add(time.Nanosecond)}, "account/a1@7"},
+			{"since between two microseconds of one commit", events.Query{Since: minute(1).Add(time.Nanosecond), Until: minute(3)}, "request/r2@4"},
 			{"until between two microseconds", events.Query{Until: minute(0).Add(time.Nanosecond)}, "request/r1@1 request/r1@5"},
 			{"since the future", events.Query{Since: minute(99)}, ""},
 			{"until long ago", events.Query{Until: minute(-99)}, ""},

@@ -43,9 +43,7 @@ func (q *Query) Check() error {
 // WholeDays says that the query's borders are midnights in UTC, so that sums by day can answer it.
 func (q *Query) WholeDays() bool { return midnight(q.Since) && midnight(q.Until) }
 
-func midnight(t time.Time) bool {
-	return t.IsZero() || t.UnixMicro()%(24*time.Hour).Microseconds() == 0
-}
+func midnight(t time.Time) bool { return t.IsZero() || t.Equal(t.UTC().Truncate(24*time.Hour)) }
 
 // Reader answers queries over what was billed. Every read model of this projection is one.
 type Reader interface {

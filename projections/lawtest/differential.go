@@ -44,7 +44,7 @@ func Differential(t *testing.T, list []projections.Projection, store func(testin
 				alike(t, p.Name()+" checkpoint", at, end)
 			}
 			ask := asker{rand: rand.New(rand.NewPCG(seed, 2)), history: history}
-			for range 120 {
+			for range 40 {
 				ask.log(t, a, b)
 				ask.bill(t, a, b)
 				ask.stats(t, a, b)

@@ -54,7 +54,7 @@ func (h History) Appends() ([]events.Append, error) {
 var (
 	keys      = []string{"key-a", "key-b", "key-c", ""}
 	users     = []string{"ann", "", "cyd", ""}
-	models    = []string{"gpt-5", "fast", "claude-sonnet-4-5", "gémini \"2\""}
+	models    = []string{"gpt-5", "fast", "claude-sonnet-4-5", "gémini \"2\"\xff"}
 	upstreams = []string{"openai-main", "openai-spare", "anthropic", "relay"}
 	classes   = []string{"http_429", "http_5xx", "network", "first_byte_timeout", "overloaded"}
 	codes     = []string{"API_KEY_RATE_LIMITED", "NO_AUTHORIZED_UPSTREAMS", "ALL_UPSTREAMS_UNAVAILABLE", "UNKNOWN_MODEL"}
@@ -268,8 +268,12 @@ func (w *world) id() string {
 }
 
 func (w *world) append(l *life, terminal bool, upstream string, facts ...events.Fact) {
+	at := w.now
+	if w.chance(20) { // positions are in the order of commits, which need not be that of the clock
+		at = at.Add(-time.Duration(w.rand.Int64N(int64(w.Step)/1000)) * time.Microsecond)
+	}
 	w.out = append(w.out, events.Append{Rows: []events.Row{{
-		Stream: "request/" + l.id, Version: l.version, Terminal: terminal, At: w.now, Node: "node-1", Request: l.id,
+		Stream: "request/" + l.id, Version: l.version, Terminal: terminal, At: at, Node: "node-1", Request: l.id,
 		Key: l.key, Upstream: upstream, Facts: facts,
 	}}})
 	l.version += int64(len(facts))

@@ -33,6 +33,9 @@ func Run(t *testing.T, s Subject) {
 	if s.Seeds == 0 {
 		s.Seeds = 5
 	}
+	rows := &law{Subject: s}
+	t.Run("a commit of unknown fate may be repeated", rows.repeated)
+	t.Run("changes of one row do what they say", rows.operations)
 	for seed := range uint64(s.Seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			history, err := History{Seed: seed, Requests: requests, Unended: int(seed % 3)}.Appends()
@@ -44,7 +47,6 @@ func Run(t *testing.T, s Subject) {
 			t.Run("any cut into batches gives the same rows", l.cuts)
 			t.Run("a restart at any place gives the same rows", l.restarts)
 			t.Run("rebuilt equals live", l.rebuilt)
-			t.Run("a commit of unknown fate may be repeated", l.repeated)
 		})
 	}
 }
@@ -208,19 +210,76 @@ func (l *law) rebuilt(t *testing.T) {
 	l.same(t, m)
 }
 
+// sample is a row of a table with a number in each of its numbers.
+func sample(t *projections.Table, n int64) []projections.Value {
+	row := make([]projections.Value, len(t.Columns))
+	for i, c := range t.Columns {
+		switch {
+		case !c.Number():
+			row[i] = projections.Text("{}")
+		case i < t.Key:
+			row[i] = projections.Int(7)
+		default:
+			row[i] = projections.Int(n)
+		}
+	}
+	return row
+}
+
+// operations changes one row in one commit and in two, which must come to the same.
+func (l *law) operations(t *testing.T) {
+	ctx := context.Background()
+	p := l.Projections[0]
+	table := p.Tables()[0]
+	number := slices.IndexFunc(table.Columns[table.Key:], projections.Column.Number) + table.Key
+	for _, c := range []struct {
+		name   string
+		first  projections.Op
+		second projections.Op
+		want   int64
+	}{
+		{"the last put wins", projections.Put, projections.Put, 20},
+		{"the first append stays", projections.Append, projections.Append, 1},
+		{"an append leaves what was put", projections.Put, projections.Append, 1},
+		{"a put replaces what was appended", projections.Append, projections.Put, 20},
+		{"additions are summed", projections.Add, projections.Add, 21},
+	} {
+		change := map[projections.Op]func(*projections.Changes, *projections.Table, ...projections.Value){
+			projections.Put: (*projections.Changes).Put, projections.Append: (*projections.Changes).Append, projections.Add: (*projections.Changes).Add,
+		}
+		for _, cut := range []bool{false, true} {
+			m := l.Model(t)
+			var changes projections.Changes
+			step := projections.Step{Projection: p.Name(), Version: p.Version(), From: 0, To: 1}
+			change[c.first](&changes, table, sample(table, 1)...)
+			if cut {
+				must(t, m.Commit(ctx, &changes, []projections.Step{step}))
+				changes.Reset()
+				step.From, step.To = 1, 2
+			}
+			change[c.second](&changes, table, sample(table, 20)...)
+			must(t, m.Commit(ctx, &changes, []projections.Step{step}))
+			s, err := m.Snapshot(ctx)
+			must(t, err)
+			rows, err := s.Scan(ctx, table)
+			must(t, err)
+			row, _ := rows.Next()
+			if len(row) == 0 || row[number].Int() != c.want {
+				t.Errorf("%s (in two commits: %v): have %v, want %d", c.name, cut, row, c.want)
+			}
+			must(t, rows.Close())
+			must(t, s.Close())
+		}
+	}
+}
+
 // repeated commits the same changes again, as after a lost answer, and then changes that do not follow.
 func (l *law) repeated(t *testing.T) {
 	ctx := context.Background()
 	p := l.Projections[0]
 	table := p.Tables()[0]
-	row := make([]projections.Value, len(table.Columns))
-	for i, c := range table.Columns {
-		if row[i] = projections.Text("{}"); c.Number() {
-			row[i] = projections.Int(7)
-		}
-	}
 	var changes projections.Changes
-	changes.Add(table, row...)
+	changes.Add(table, sample(table, 3)...)
 	m := l.Model(t)
 	step := projections.Step{Projection: p.Name(), Version: p.Version(), From: 0, To: 3}
 	must(t, m.Commit(ctx, &changes, []projections.Step{step}))

@@ -1,0 +1,154 @@
+package actors
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
+)
+
+// explode makes the actor of an owner panic on its next messages of one type.
+func (h *house) explode(owner string, times int, msg any) (left *atomic.Int64) {
+	left = &atomic.Int64{}
+	left.Store(int64(times))
+	h.hooks.before = func(o string, m any) {
+		if o == owner && fmt.Sprintf("%T", m) == fmt.Sprintf("%T", msg) && left.Add(-1) >= 0 {
+			panic("injected")
+		}
+	}
+	return left
+}
+
+// explosive is a house with a hook that is set before the first message, so that no actor reads it meanwhile.
+func explosive(t *testing.T, l Layout, owner string, times int, msg any) (*house, *atomic.Int64) {
+	h := openHouse(t, Layout{})
+	left := h.explode(owner, times, msg)
+	h.Reconfigure(l)
+	return h, left
+}
+
+func TestAPanicLosesNoSlotAndTheAskerHearsOfIt(t *testing.T) { // pain 34; more often than a supervisor would bear
+	const times = 50
+	full := Layout{Upstreams: []catalog.Upstream{up("u", 2, -1)}, Accounts: []catalog.Account{acc("a", "u", 2)}}
+	for _, c := range []struct {
+		says  string
+		owner string
+		msg   any
+		want  Reason // of the asker
+		ask   func(*house, Want) (Lease, *Refusal)
+	}{
+		{"the upstream, asked", "u", &tryUpstream{}, LocalFault, func(h *house, w Want) (Lease, *Refusal) { return h.Try(w, onU) }},
+		{"the upstream, asked to wait", "u", &joinUpstream{}, LocalFault,
+			func(h *house, w Want) (Lease, *Refusal) { return h.Wait(w, []Candidate{onU}, nil, nil) }},
+		{"the upstream, when its account answers", "u", &leaseAnswer{}, LocalFault,
+			func(h *house, w Want) (Lease, *Refusal) { return h.Try(w, onU) }},
+		{"the upstream, when its account answers a joiner", "u", &leaseAnswer{}, LocalFault,
+			func(h *house, w Want) (Lease, *Refusal) { return h.Wait(w, []Candidate{onU}, nil, nil) }},
+		{"the account, asked", "a", &tryLease{}, LocalFault, func(h *house, w Want) (Lease, *Refusal) { return h.Try(w, onU) }},
+		{"the account, asked for a joiner", "a", &tryLease{}, LocalFault,
+			func(h *house, w Want) (Lease, *Refusal) { return h.Wait(w, []Candidate{onU}, nil, nil) }},
+		{"the upstream, at a release", "u", &finishLease{}, "", func(h *house, w Want) (Lease, *Refusal) { return h.Try(w, onU) }},
+		{"the account, at a release", "a", &freeAccount{}, "", func(h *house, w Want) (Lease, *Refusal) { return h.Try(w, onU) }},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			h, left := explosive(t, full, c.owner, times, c.msg)
+			for i := range times {
+				l, no := c.ask(h, req(fmt.Sprint("r", i)))
+				if c.want == "" {
+					if no != nil {
+						t.Fatalf("round %d: %+v", i, *no)
+					}
+					h.Release(l, nil)
+				} else if no == nil || no.Reason != c.want {
+					t.Fatalf("round %d: %+v %+v", i, l, no)
+				}
+				h.holds("u", 0, 0)
+			}
+			if left.Load() > 0 {
+				t.Fatalf("%d panics did not happen", left.Load())
+			}
+			h.take("x", onU)
+			h.take("y", onU)
+			h.refused("z", onU, ConcurrencyFull)
+			h.holds("u", 2, 0)
+		})
+	}
+}
+
+func TestAPanicWhileAWaiterIsServedTellsIt(t *testing.T) {
+	for owner, msg := range map[string]any{"u": &leaseAnswer{}, "a": &tryLease{}} {
+		h := openHouse(t, Layout{})
+		armed := &atomic.Bool{}
+		h.hooks.before = func(o string, m any) {
+			if o == owner && fmt.Sprintf("%T", m) == fmt.Sprintf("%T", msg) && armed.Swap(false) {
+				panic("injected")
+			}
+		}
+		h.Reconfigure(one(1, -1))
+		l := h.take("x", onU)
+		first := h.wait("r1", onU)
+		first.queued()
+		second := h.wait("r2", onU)
+		second.queued()
+		armed.Store(true)
+		h.Release(l, nil)
+		first.ends(LocalFault)
+		h.Release(second.served(), nil)
+		h.holds("u", 0, 0)
+	}
+}
+
+func TestAPanicKeepsBreakerQueueAndSettings(t *testing.T) {
+	h, _ := explosive(t, one(1, -1), "u", 50, &statusUpstream{})
+	l := h.take("x", onU)
+	h.fail(l, 2)
+	w := h.wait("r", onU)
+	w.queued()
+	for range 50 {
+		if _, ok := h.Status("u"); ok {
+			t.Fatal("it did not panic")
+		}
+	}
+	if st := h.status("u"); st.Breaker.Failures != 2 || len(st.Waiting) != 1 || len(st.Held) != 1 {
+		t.Fatalf("%+v", st)
+	}
+	h.Report(l, Outcome{Result: breaker.Success})
+	h.Release(l, nil)
+	w.served()
+}
+
+func TestAPanicAtReconfigureKeepsTheOldSettings(t *testing.T) {
+	h := openHouse(t, Layout{})
+	armed := &atomic.Bool{}
+	h.hooks.before = func(_ string, m any) {
+		if _, ok := m.(*reconfigureUpstream); ok && armed.Swap(false) {
+			panic("injected")
+		}
+	}
+	h.Reconfigure(one(1, 0))
+	armed.Store(true)
+	h.Reconfigure(one(5, 0))
+	h.take("x", onU)
+	h.refused("y", onU, ConcurrencyFull)
+	if _, ok := h.Board().AccountFigures("a"); !ok {
+		t.Fatal("its account is not known any more")
+	}
+	h.Reconfigure(one(5, 0))
+	h.take("z", onU)
+}
+
+func TestAPanicOfACallerIsHeardAndLosesNoSlot(t *testing.T) {
+	h, _ := explosive(t, Layout{Users: []catalog.User{{ID: "u", Slots: count(1)}}, Keys: []catalog.Key{{ID: "k", User: "u"}}}, "user/u", 50, &admit{})
+	for range 50 {
+		if _, no := h.Admit("user/u", "k", req("r"), nil); no == nil || no.Reason != LocalFault {
+			t.Fatalf("%+v", no)
+		}
+	}
+	p, no := h.Admit("user/u", "k", req("r"), nil)
+	if no != nil {
+		t.Fatalf("%+v", *no)
+	}
+	h.Leave(p)
+}

@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/migrations"
+)
+
+func openTestConn(t *testing.T) *conn {
+	t.Helper()
+	c, err := openConn(filepath.Join(t.TempDir(), "x.db"), connOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.close() })
+	return c
+}
+
+func files(content map[string]string) fstest.MapFS {
+	fs := fstest.MapFS{}
+	for name, sql := range content {
+		fs["dir/"+name] = &fstest.MapFile{Data: []byte(sql)}
+	}
+	return fs
+}
+
+func TestMigrationsAreAppliedOnceAndInOrder(t *testing.T) {
+	c := openTestConn(t)
+	first := map[string]string{"0001_a.sql": `CREATE TABLE a (x); INSERT INTO a VALUES (1)`}
+	require.NoError(t, migrate(c, files(first), "dir"))
+	require.NoError(t, migrate(c, files(first), "dir"))
+	first["0002_b.sql"] = `UPDATE a SET x = x + 1`
+	require.NoError(t, migrate(c, files(first), "dir"))
+	require.NoError(t, migrate(c, files(first), "dir"))
+	n, err := c.integer(`SELECT sum(x) FROM a`)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), n)
+	at, err := schemaNumber(c)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), at)
+}
+
+func TestAMigrationThatFailsLeavesNothingBehind(t *testing.T) {
+	c := openTestConn(t)
+	fs := map[string]string{"0001_a.sql": `CREATE TABLE a (x)`, "0002_b.sql": `CREATE TABLE b (x); INSERT INTO missing VALUES (1)`}
+	require.ErrorContains(t, migrate(c, files(fs), "dir"), "migration 0002_b")
+	n, err := c.integer(`SELECT count(*) FROM sqlite_schema WHERE name = 'b'`)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	fs["0002_b.sql"] = `CREATE TABLE b (x)`
+	require.NoError(t, migrate(c, files(fs), "dir"))
+}
+
+func TestMigrationFilesAreNumberedWithoutGaps(t *testing.T) {
+	for _, fs := range []map[string]string{
+		{}, {"0002_a.sql": ""}, {"0001_a.sql": "", "0003_c.sql": ""}, {"0001.sql": ""}, {"first_a.sql": ""},
+	} {
+		_, err := migrationsOf(files(fs), "dir")
+		require.Error(t, err, "%v", fs)
+	}
+}
+
+func TestAWriteThatFailsIsRolledBackAndTheConnectionWorksOn(t *testing.T) {
+	c := openTestConn(t)
+	require.NoError(t, c.Exec(`CREATE TABLE a (x UNIQUE)`))
+	fault := errors.New("no")
+	require.ErrorIs(t, c.write(func() error {
+		require.NoError(t, c.run(`INSERT INTO a VALUES (1)`))
+		return fault
+	}), fault)
+	require.True(t, c.GetAutocommit())
+	require.NoError(t, c.write(func() error { return c.run(`INSERT INTO a VALUES (1)`) }))
+	n, err := c.integer(`SELECT count(*) FROM a`)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+}
+
+func TestReadingConnectionsRefuseToWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	w, err := openConn(path, connOptions{})
+	require.NoError(t, err)
+	defer w.close()
+	require.NoError(t, w.Exec(`CREATE TABLE a (x)`))
+	r, err := openConn(path, connOptions{QueryOnly: true})
+	require.NoError(t, err)
+	defer r.close()
+	require.Error(t, r.Exec(`INSERT INTO a VALUES (1)`))
+}
+
+// plan is what SQLite does for a query, one step per element.
+func plan(t *testing.T, c *conn, q *pageQuery) (steps []string) {
+	t.Helper()
+	s, _, err := c.Prepare(`EXPLAIN QUERY PLAN ` + q.sql)
+	require.NoError(t, err)
+	defer s.Close()
+	for s.Step() {
+		steps = append(steps, s.ColumnText(3))
+	}
+	require.NoError(t, s.Err())
+	return steps
+}
+
+func TestFindNeverScansTheWholeTable(t *testing.T) {
+	c := openTestConn(t)
+	require.NoError(t, migrate(c, migrations.FS, "sqlite"))
+	const byPosition = "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+	for _, test := range []struct {
+		what  string
+		q     events.Query
+		steps []string
+	}{
+		{"everything", events.Query{}, []string{byPosition}},
+		{"newest first", events.Query{Newest: true}, []string{byPosition}},
+		{"stream", events.Query{Stream: "s", Since: time.Now()}, []string{
+			"SEARCH events USING INDEX events_stream (stream=?)",
+		}},
+		{"newest of a stream", events.Query{Stream: "s", Newest: true}, []string{
+			"SEARCH events USING INDEX events_stream (stream=?)",
+		}},
+		{"key in a time", events.Query{Key: "k", Since: time.Now(), Until: time.Now()}, []string{byPosition}},
+	} {
+		q := pageQuery{conn: c}
+		q.find(test.q, 1, 1000)
+		steps := plan(t, c, &q)
+		require.Equal(t, test.steps, steps, test.what)
+	}
+	q := pageQuery{conn: c}
+	q.find(events.Query{Request: "r"}, 1, 1000)
+	steps := plan(t, c, &q)
+	require.Contains(t, steps, "SEARCH events USING INDEX events_stream (stream=?)")
+	require.Contains(t, steps, "SEARCH events USING INDEX events_request (request=?)")
+}

@@ -1,0 +1,380 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock/penstock/domain/catalog"
+)
+
+const resourcesYAML = `kind: upstream
+id: a
+base_url: http://127.0.0.1:9001
+capabilities: [openai_chat_compatible]
+slots: 10
+breaker: {failures: 3}
+---
+kind: account
+id: a-1
+upstream: a
+api_key: sk-live-0123456789
+---
+kind: price
+model: gpt-*
+upstream: a
+input: "1.25"
+output: "10.00"
+`
+
+func TestExitCodesTellWrongUsageFromFailure(t *testing.T) {
+	d := newDesk(t)
+	for name, c := range map[string]struct {
+		code int
+		args []string
+		want string
+	}{
+		"an unknown command":     {2, []string{"frobnicate"}, `unknown command "frobnicate"`},
+		"an unknown flag":        {2, []string{"logs", "--colour"}, "unknown flag: --colour"},
+		"a missing argument":     {2, []string{"explain"}, "explain takes REQUEST_ID"},
+		"too many arguments":     {2, []string{"logs", "x"}, "unknown command"},
+		"half a command":         {2, []string{"key"}, "which one?"},
+		"a half command's typo":  {2, []string{"key", "made"}, `unknown command "made"`},
+		"an unknown kind":        {2, []string{"get", "box"}, `there is no kind "box"`},
+		"a time that is none":    {2, []string{"logs", "--since", "soon"}, `--since: "soon" is not a time`},
+		"a limit of nothing":     {2, []string{"logs", "--limit", "0"}, "--limit: must be at least 1"},
+		"an unknown outcome":     {2, []string{"logs", "--outcome", "fine"}, "outcome"},
+		"an unknown fact":        {2, []string{"events", "--type", "nope"}, `there is no event "nope"`},
+		"a later flag":           {2, []string{"events", "--follow"}, "--follow: not supported yet"},
+		"an unknown grouping":    {2, []string{"bill", "--by", "colour"}, `"colour" is not one of`},
+		"an unknown request":     {1, []string{"explain", "none"}, "there is no request none"},
+		"an unknown upstream":    {1, []string{"upstream", "status", "z"}, "there is no upstream z"},
+		"an unknown key":         {1, []string{"key", "revoke", "z"}, "there is no key z"},
+		"an unknown resource":    {1, []string{"get", "users", "z"}, "there is no user z"},
+		"an unknown projection":  {1, []string{"replay", "--projection", "z"}, "projection z"},
+		"a file that is missing": {1, []string{"apply", "-f", "/none/such.yaml"}, "/none/such.yaml"},
+		"apply of nothing":       {2, []string{"apply"}, "apply takes -f FILE"},
+	} {
+		require.Contains(t, d.fails(c.code, c.args...), c.want, name)
+	}
+	require.Contains(t, d.ok("version"), "penstock 1.2.3 (go")
+	require.Contains(t, d.ok(), "Available Commands")
+	require.Contains(t, d.ok("logs", "--help"), "--upstream")
+}
+
+func TestApplyShowsWhatChanges(t *testing.T) {
+	d := newDesk(t)
+	file := d.file("r.yaml", resourcesYAML)
+	require.Equal(t, "+ upstream a\n+ account a-1\n+ price a/gpt-*\n3 created, 0 changed, 0 unchanged, 0 removed (dry run: nothing was stored)\n",
+		d.ok("apply", "-f", file, "--dry-run"))
+	require.Zero(t, d.place.Revision())
+	require.Contains(t, d.ok("apply", "-f", file), "3 created")
+	d.stdin = strings.Replace(resourcesYAML, "slots: 10", "slots: 20\npriority: 1", 1)
+	require.Equal(t, "~ upstream a: priority, slots\n~ account a-1: api_key\n= price a/gpt-*\n0 created, 2 changed, 1 unchanged, 0 removed\n",
+		d.ok("apply", "-f", "-"))
+	var lines []map[string]any
+	for line := range strings.Lines(d.ok("apply", "-f", "-", "--json", "--dry-run")) {
+		var v map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &v))
+		lines = append(lines, v)
+	}
+	require.Len(t, lines, 3)
+	require.Equal(t, "unchanged", lines[0]["result"])
+}
+
+func TestApplyNamesFileLineAndField(t *testing.T) {
+	d := newDesk(t)
+	for name, c := range map[string]struct{ from, to, want string }{
+		"an unknown field":    {"slots: 10", "slotz: 10", "FILE:5: upstream a: slotz: unknown field"},
+		"deep inside":         {"failures: 3", "failures: 3, fuse: 1", "FILE:6: upstream a: breaker.fuse: unknown field"},
+		"a wrong type":        {"slots: 10", "slots: ten", "FILE:5: upstream a: slots: must be a whole number"},
+		"out of range":        {"failures: 3", "failures: 0", "FILE:6: upstream a: breaker.failures: must be 1..1,000,000"},
+		"second document":     {"upstream: a\napi_key", "upstream: z\napi_key", "FILE:10: account a-1: upstream: upstream z does not exist"},
+		"what is missing":     {"base_url: http://127.0.0.1:9001\n", "", "FILE:1: upstream a: base_url: "},
+		"no kind":             {"kind: account\n", "", "FILE:8: kind: is missing"},
+		"an unknown kind":     {"kind: account", "kind: acount", "FILE:8: acount a-1: kind: must be one of"},
+		"later":               {"kind: price", "kind: key\nid: k\nlimits: {rpm: 5}\n---\nkind: price", "FILE:15: key k: limits.rpm: not supported yet"},
+		"a price with letter": {`"1.25"`, `"1,25"`, "FILE:16: price a/gpt-*: input: must be a decimal"},
+	} {
+		require.Contains(t, resourcesYAML, c.from, name)
+		file := d.file("r.yaml", strings.Replace(resourcesYAML, c.from, c.to, 1))
+		got := strings.ReplaceAll(d.fails(1, "apply", "-f", file), file, "FILE")
+		if name == "a price with letter" { // its id follows from fields that are judged later
+			got = strings.Replace(got, "price: input", "price a/gpt-*: input", 1)
+		}
+		require.True(t, strings.HasPrefix(got, c.want), "%s: %s", name, got)
+		require.NotContains(t, got, "sk-live")
+		require.Zero(t, d.place.Revision(), name)
+	}
+	both := d.file("r.yaml", strings.NewReplacer("slots: 10", "slotz: 10", "api_key:", "apikey:").Replace(resourcesYAML))
+	require.Len(t, strings.Split(d.fails(1, "apply", "-f", both), "\n"), 2, "everything that is wrong is said at once")
+}
+
+func TestPruneAsksOnATerminalOnly(t *testing.T) {
+	d := newDesk(t)
+	all, less := d.file("all.yaml", resourcesYAML+"---\nkind: user\nid: old\n"), d.file("less.yaml", resourcesYAML)
+	d.ok("apply", "-f", all)
+	require.Contains(t, d.ok("apply", "-f", less), "0 removed", "nothing goes without --prune")
+
+	d.tty, d.stdin = true, "no\n"
+	stderr := d.fails(1, "apply", "-f", less, "--prune")
+	require.Contains(t, stderr, "- user old")
+	require.Contains(t, stderr, "nothing was changed")
+	_, _, still := d.place.state.Get(catalog.KindUser, "old")
+	require.True(t, still)
+
+	d.stdin = "y\n"
+	require.Contains(t, d.ok("apply", "-f", less, "--prune"), "- user old\n")
+	d.ok("apply", "-f", all)
+	d.stdin = ""
+	require.Contains(t, d.ok("apply", "-f", less, "--prune", "--yes"), "- user old\n")
+	d.ok("apply", "-f", all)
+	d.tty = false
+	require.Contains(t, d.ok("apply", "-f", less, "--prune"), "- user old\n")
+}
+
+func TestExportIsTakenBackUnchanged(t *testing.T) {
+	d := newDesk(t)
+	d.ok("apply", "-f", d.file("r.yaml", resourcesYAML+"---\nkind: setting\nname: failover.max_attempts\nvalue: 3\n"))
+	d.ok("key", "create", "--id", "k", "--models", "gpt-*,claude-*", "--expires", "720h")
+	exported := d.ok("export")
+	require.NotContains(t, exported, "sk-live-0123")
+	require.Equal(t, 5, strings.Count(exported, "kind: "))
+	answer := d.ok("apply", "-f", d.file("e.yaml", exported), "--prune")
+	require.Contains(t, answer, "0 created, 0 changed, 5 unchanged, 0 removed", answer)
+
+	require.Contains(t, d.ok("get", "price", "a/gpt-*"), "input: \"1.25\"\n")
+	require.True(t, strings.HasPrefix(d.ok("get", "upstreams"), "kind: upstream\nid: a\n"))
+	require.Empty(t, d.ok("get", "rules"))
+	var account map[string]any
+	require.NoError(t, json.Unmarshal([]byte(d.ok("get", "accounts", "a-1", "--json")), &account))
+	require.Equal(t, "sk-***6789", account["api_key"])
+}
+
+func TestKeyIsMadeWithItsSecretAloneOnStandardOutput(t *testing.T) {
+	d := newDesk(t)
+	d.ok("apply", "-f", d.file("r.yaml", resourcesYAML+"---\nkind: user\nid: u\n"))
+	require.Regexp(t, `^sk-pen-[A-Za-z0-9_-]{43}\n$`, d.ok("key", "create", "--id", "k", "--user", "u", "--upstreams", "a", "--slots", "2"))
+	got, _, ok := d.place.state.Get(catalog.KindKey, "k")
+	require.True(t, ok)
+	key := got.(*catalog.Key)
+	require.Equal(t, "restricted", key.Access)
+	require.Equal(t, []string{"a"}, key.Upstreams)
+	require.Equal(t, 2, *key.Slots)
+
+	d.ok("key", "create", "--id", "open", "--expires", "24h")
+	got, _, _ = d.place.state.Get(catalog.KindKey, "open")
+	require.Equal(t, "unrestricted", got.(*catalog.Key).Access)
+	require.Equal(t, noon.AddDate(0, 0, 1), *got.(*catalog.Key).ExpiresAt)
+
+	require.Equal(t, "limits.rpm: not supported yet", d.fails(2, "key", "create", "--id", "x", "--rpm", "5"))
+	require.Equal(t, "max_ips: not supported yet", d.fails(2, "key", "create", "--id", "x", "--max-ips", "5"))
+	require.Contains(t, d.fails(2, "key", "create"), "--id")
+	require.Contains(t, d.fails(1, "key", "create", "--id", "k"), "there is a key k already")
+	require.Contains(t, d.fails(1, "key", "create", "--id", "y", "--user", "none"), "user: user none does not exist")
+
+	require.Equal(t, "key k is revoked\n", d.ok("key", "revoke", "k"))
+	got, _, _ = d.place.state.Get(catalog.KindKey, "k")
+	require.True(t, got.(*catalog.Key).Revoked)
+}
+
+func TestLogsEventsAndBill(t *testing.T) {
+	d := newDesk(t)
+	for _, running := range []bool{true, false} {
+		if !running { // the same from the data of a stopped gateway
+			delete(d.env, "PENSTOCK_ADMIN_URL")
+		}
+		args := func(a ...string) []string {
+			if !running {
+				return append(a, "--data", d.folder)
+			}
+			return a
+		}
+		require.Equal(t, []string{"r3", "r2"}, column(t, d.ok(args("logs", "--json", "--limit", "2")...), "request_id"))
+		require.Equal(t, []string{"r3", "r2"}, column(t, d.ok(args("logs", "--json", "--since", "90m")...), "request_id"))
+		require.Contains(t, d.ok(args("logs")...), "gpt-5")
+		require.Empty(t, column(t, d.ok(args("logs", "--json", "--key", "other")...), "request_id"))
+
+		require.Equal(t, []string{"request.admitted", "request.queued"}, column(t, d.ok(args("events", "--json", "--limit", "1")...), "type"))
+		require.Equal(t, []string{"attempt.dispatched", "attempt.dispatched"}, column(t, d.ok(args("events", "--json", "--type", "attempt.dispatched")...), "type"))
+		require.Contains(t, d.ok(args("events")...), "request/r1")
+
+		require.Equal(t, []string{"team-a"}, column(t, d.ok(args("bill", "--by", "key,day", "--json")...), "key"))
+		table := strings.Fields(d.ok(args("bill", "--by", "day,key")...))
+		require.Equal(t, []string{"DAY", "KEY", "REQUESTS"}, table[:3])
+		require.Contains(t, table, "0.25")
+	}
+	require.True(t, d.place.closed)
+}
+
+func column(t *testing.T, lines, name string) []string {
+	t.Helper()
+	var all []string
+	for line := range strings.Lines(lines) {
+		var v map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &v))
+		all = append(all, v[name].(string))
+	}
+	return all
+}
+
+// The golden file is what an operator reads.
+func TestExplainTellsTheStory(t *testing.T) {
+	d := newDesk(t)
+	got := d.ok("explain", "r1")
+	const golden = "testdata/explain.golden"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+	require.NotContains(t, got, "\x1b", "what an upstream says does not drive the terminal")
+	var story struct{ Events []struct{ Type string } }
+	require.NoError(t, json.Unmarshal([]byte(d.ok("explain", "r1", "--json")), &story))
+	require.Len(t, story.Events, 7)
+}
+
+func TestUpstreamStatusShowsHoldersAndWaiters(t *testing.T) {
+	d := newDesk(t)
+	got := d.ok("upstream", "status", "a")
+	for _, want := range []string{"1 of 2 held, 1 waiting", "open until", "5 failures", "http_5xx 503", "r9", "streaming", "3s", "r10", "a-1", "blocked", "http_429"} {
+		require.Contains(t, got, want)
+	}
+	require.Equal(t, []string{"a"}, column(t, d.ok("upstream", "status", "a", "--json"), "id"))
+}
+
+func TestReplayVerifyFailsOnADifference(t *testing.T) {
+	d := newDesk(t)
+	require.Contains(t, d.ok("replay", "--verify"), "billing: equal: 10 events, 3 rows")
+	require.Contains(t, d.ok("replay", "--projection", "billing"), "billing: rebuilt")
+	d.place.unequal = true
+	code, stdout, stderr := d.run("replay", "--verify")
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, "DIFFERENT in 1 rows")
+	require.Contains(t, stdout, "cost 1 is 2")
+	require.Empty(t, stderr)
+	code, stdout, _ = d.run("replay", "--verify", "--json")
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, `"differing_rows":1`)
+}
+
+func TestCommandsFindTheGateway(t *testing.T) {
+	d := newDesk(t)
+	delete(d.env, "PENSTOCK_ADMIN_URL")
+	delete(d.env, "PENSTOCK_ADMIN_TOKEN")
+	d.env["PENSTOCK_ADMIN_LISTEN"] = "127.0.0.1:1" // nobody listens there
+	require.Contains(t, d.fails(1, "get", "users"), "no gateway answers at http://127.0.0.1:1")
+	require.Contains(t, d.fails(1, "logs", "--data", filepath.Join(d.folder, "none")), "no data folder")
+
+	forget, err := Announce(d.folder, strings.TrimPrefix(d.url, "http://"))
+	require.NoError(t, err)
+	require.Contains(t, d.fails(1, "get", "users"), "refuses the admin token")
+	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "admin.token"), []byte(adminToken+"\n"), 0o600))
+	d.ok("get", "users")
+	d.ok("logs")
+	require.False(t, d.place.closed, "a gateway that runs is asked, its data is left alone")
+	forget()
+	require.NoFileExists(t, filepath.Join(d.folder, "admin.url"))
+	d.ok("logs")
+	require.True(t, d.place.closed, "without one the data is read")
+	d.ok("get", "users", "--server", d.url)
+	require.Contains(t, d.fails(1, "logs", "--server", "http://127.0.0.1:1"), "no gateway answers")
+
+	for listen, want := range map[string]string{":8081": "127.0.0.1:8081", "0.0.0.0:1": "127.0.0.1:1", "[::]:2": "127.0.0.1:2", "10.0.0.1:3": "10.0.0.1:3"} {
+		require.Equal(t, want, dialable(listen))
+	}
+}
+
+func TestDoctorSaysWhatToDo(t *testing.T) {
+	d := newDesk(t)
+	d.ok("apply", "-f", d.file("r.yaml", strings.Replace(resourcesYAML, "http://127.0.0.1:9001", d.url, 1)))
+	got := d.ok("doctor")
+	require.Contains(t, got, "ok      store: sqlite")
+	require.Contains(t, got, "ok      ports: in use by the running gateway")
+	require.Contains(t, got, "ok      upstream a: ")
+
+	delete(d.env, "PENSTOCK_ADMIN_URL")
+	d.env["PENSTOCK_LISTEN"], d.env["PENSTOCK_ADMIN_LISTEN"] = "127.0.0.1:0", "127.0.0.1:0"
+	require.Contains(t, d.ok("doctor", "--data", d.folder), "opens all credentials")
+
+	require.Contains(t, d.fails(1, "doctor", "--server", "http://127.0.0.1:1"), "no gateway answers")
+	fresh := filepath.Join(d.folder, "not", "yet")
+	require.Contains(t, d.ok("doctor", "--data", fresh), fresh+" holds no data yet; serve makes it")
+	require.NoDirExists(t, filepath.Dir(fresh), "looking leaves nothing behind")
+	code, got, _ := d.run("doctor", "--data", filepath.Join(d.env["PENSTOCK_CONFIG"], "below-a-file"))
+	require.Equal(t, 1, code)
+	require.Contains(t, got, "failed  store: ")
+
+	d.env["PENSTOCK_LISTEN"] = strings.TrimPrefix(d.url, "http://") // taken by another program
+	d.place.unopened = []string{"a-1", "b-1"}
+	code, got, _ = d.run("doctor", "--data", d.folder)
+	require.Equal(t, 1, code)
+	require.Contains(t, got, "failed  keys: the secret key does not open the credentials of a-1, b-1\n        set PENSTOCK_SECRET_KEY")
+	require.Contains(t, got, "is in use by another program\n        stop that program, or choose another address with PENSTOCK_LISTEN")
+	code, got, _ = d.run("doctor", "--data", d.folder, "--json")
+	require.Equal(t, 1, code)
+	require.Contains(t, got, `"check":"keys","ok":false`)
+}
+
+func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
+	d := newDesk(t)
+	d.env = map[string]string{"PENSTOCK_CONFIG": d.file("p.yaml", "listen: :1\nadmin_listen: :2\ndata: /d\n"), "PENSTOCK_LISTEN": ":3", "PENSTOCK_ADMIN_LISTEN": ":4"}
+	d.ok("serve", "--listen", ":5")
+	require.Equal(t, Settings{Listen: ":5", AdminListen: ":4", Data: "/d", Store: "sqlite", Durability: "dispatched", Profile: "penstock",
+		LogFormat: "text", LogLevel: "info"}, *d.served)
+
+	d.env = map[string]string{"PENSTOCK_CONFIG": d.file("p.yaml", "# nothing\n")}
+	d.ok("serve")
+	require.Equal(t, ":8080", d.served.Listen)
+	require.Equal(t, "127.0.0.1:8081", d.served.AdminListen)
+	require.Equal(t, "./data", d.served.Data)
+
+	for name, c := range map[string]struct{ env, value, want string }{
+		"another profile":    {"PENSTOCK_PROFILE", "sub2api", "profile sub2api: not supported yet"},
+		"no profile":         {"PENSTOCK_PROFILE", "x", `profile: "x" is not one of penstock`},
+		"another store":      {"PENSTOCK_STORE", "postgres://u:secret@h/db", "store postgres: not supported yet"},
+		"another durability": {"PENSTOCK_DURABILITY", "settled", "durability settled: not supported yet"},
+		"no durability":      {"PENSTOCK_DURABILITY", "x", `durability: "x" is not one of dispatched, overlapped, relaxed`},
+		"no level":           {"PENSTOCK_LOG_LEVEL", "x", `log_level: "x"`},
+		"a missing file":     {"PENSTOCK_CONFIG", "/none.yaml", "/none.yaml"},
+		"an unknown setting": {"PENSTOCK_CONFIG", d.file("x.yaml", "listen: :1\nlistn: :2\n"), "x.yaml:2: listn: unknown setting"},
+		"a wrong type":       {"PENSTOCK_CONFIG", d.file("y.yaml", "data: [a]\n"), "y.yaml:1: data: must be a string"},
+	} {
+		d.env = map[string]string{c.env: c.value}
+		got := d.fails(2, "serve")
+		require.Contains(t, got, c.want, name)
+		require.NotContains(t, got, "secret@")
+	}
+}
+
+func TestProvidersComeFromTheEnvironment(t *testing.T) {
+	env := map[string]string{"OPENAI_API_KEY": "sk-openai-0123456789", "GEMINI_API_KEY": "AIza-0123456789"}
+	found, err := ProvidersFrom(func(name string) string { return env[name] })
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	state := catalog.NewState()
+	var cmds []catalog.Command
+	for _, p := range found {
+		for _, doc := range p.Documents {
+			r, extras, err := catalog.DecodeResource("", doc)
+			require.NoError(t, err)
+			if a, ok := r.(*catalog.Account); ok {
+				require.Equal(t, env[p.Env], extras.APIKey)
+				a.SecretVersion = 1
+			}
+			cmds = append(cmds, catalog.Apply{Resource: r})
+		}
+	}
+	changes, err := catalog.DecideAll(state, cmds)
+	require.NoError(t, err)
+	require.Len(t, changes, 4)
+	none, err := ProvidersFrom(func(string) string { return "" })
+	require.NoError(t, err)
+	require.Empty(t, none)
+}

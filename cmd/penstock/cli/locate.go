@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cockroachdb/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/secrets"
+)
+
+// addressFile in the data folder holds the address of the running gateway's admin API.
+const addressFile = "admin.url"
+
+// Announce writes where the admin API of a data folder's gateway is, so that --data is all that commands need to be
+// told. forget removes it again.
+func Announce(folder, adminAddr string) (forget func(), err error) {
+	path := filepath.Join(folder, addressFile)
+	if err := os.WriteFile(path, []byte("http://"+dialable(adminAddr)+"\n"), 0o600); err != nil {
+		return nil, errors.Wrap(err, "announce admin address")
+	}
+	return func() { _ = os.Remove(path) }, nil
+}
+
+// dialable turns an address to listen on into one to call.
+func dialable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// origin is where the address of the server comes from.
+type origin int
+
+const (
+	named     origin = iota // --server or PENSTOCK_ADMIN_URL
+	announced               // by the gateway of the data folder
+	assumed                 // the address that serve would listen on
+)
+
+func addServer(cmd *cobra.Command) {
+	cmd.Flags().String("server", "", "address of the admin API, such as http://127.0.0.1:8081 (PENSTOCK_ADMIN_URL)")
+	AddSettings(cmd, "data", "store")
+}
+
+// connect finds the server of a command and the token for it. It sends nothing.
+func (p *Program) connect(cmd *cobra.Command) (*client, origin, Settings, error) {
+	s, err := LoadSettings(cmd, p.Getenv)
+	if err != nil {
+		return nil, 0, s, err
+	}
+	base, from := p.address(cmd, s)
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	token := secrets.Secret(s.AdminToken)
+	if token.Reveal() == "" {
+		token, err = secrets.ReadToken(s.Data)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, 0, s, err
+		}
+	}
+	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+	return &client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Transport: transport}}, from, s, nil
+}
+
+func (p *Program) address(cmd *cobra.Command, s Settings) (string, origin) {
+	if f := cmd.Flags().Lookup("server"); f != nil && f.Changed {
+		return f.Value.String(), named
+	}
+	if base := p.Getenv("PENSTOCK_ADMIN_URL"); base != "" {
+		return base, named
+	}
+	if b, err := os.ReadFile(filepath.Join(s.Data, addressFile)); err == nil {
+		return strings.TrimSpace(string(b)), announced
+	}
+	return dialable(s.AdminListen), assumed
+}
+
+// server connects a command that needs a running gateway.
+func (p *Program) server(cmd *cobra.Command) (*client, error) {
+	c, _, _, err := p.connect(cmd)
+	return c, err
+}
+
+// source connects a command that reads: to the running gateway, or else to the data that it left.
+func (p *Program) source(cmd *cobra.Command) (source, func(), error) {
+	c, from, s, err := p.connect(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from == named {
+		return c, func() {}, nil
+	}
+	if health, _ := c.running(cmd, from); health != nil {
+		return c, func() {}, nil
+	}
+	if _, err := os.Stat(s.Data); err != nil {
+		return nil, nil, errors.WithHint(errors.Newf("no gateway answers at %s, and there is no data folder %s", c.base, s.Data),
+			"start one with penstock serve, or say where it is with --server or --data")
+	}
+	data, err := p.OpenOffline(cmd.Context(), s)
+	if err != nil {
+		return nil, nil, errors.Wrapf(err, "open data folder %s", s.Data)
+	}
+	return stopped{data}, func() { _ = data.Close() }, nil
+}
+
+// running is the health of the gateway that the command means. A folder that was named, and whose gateway has not
+// announced itself, has none that runs: what listens on the usual port would be another one.
+func (c *client) running(cmd *cobra.Command, from origin) (*admin.HealthReport, error) {
+	if from == assumed && cmd.Flags().Changed("data") {
+		return nil, &unreachableError{c.base, errors.New("it is that of another data folder")}
+	}
+	return c.health(cmd.Context())
+}
+
+// health is what the gateway says of itself. One that is not well answers 503 with the same report.
+func (c *client) health(ctx context.Context) (*admin.HealthReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/health", nil)
+	if err != nil {
+		return nil, errors.Wrap(err, "ask for health")
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, &unreachableError{c.base, err}
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return readHealth(answer)
+}

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/requestlog"
+)
+
+func (p *Program) logsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "logs", Short: "Show the request log, newest first", Args: cobra.NoArgs, RunE: p.logs}
+	addServer(cmd)
+	timeFlags(cmd)
+	limitFlag(cmd, "requests")
+	jsonFlag(cmd)
+	cmd.Flags().String("key", "", "id of an API key")
+	cmd.Flags().String("outcome", "", "completed, failed, rejected, cancelled or abandoned")
+	cmd.Flags().String("model", "", "as asked for or as resolved")
+	cmd.Flags().String("upstream", "", "of the last attempt")
+	return cmd
+}
+
+func (p *Program) logs(cmd *cobra.Command, _ []string) error {
+	since, until, err := p.span(cmd)
+	if err != nil {
+		return err
+	}
+	n, err := limit(cmd)
+	if err != nil {
+		return err
+	}
+	q := requestlog.Query{Since: since, Until: until, Key: flag(cmd, "key"), Outcome: flag(cmd, "outcome"),
+		Model: flag(cmd, "model"), Upstream: flag(cmd, "upstream")}
+	if err := q.Check(); err != nil {
+		return usage(err)
+	}
+	q.Limit = n
+	from, done, err := p.source(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	entries, err := from.Logs(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	if on(cmd, "json") {
+		return jsonLines(p.Stdout, entries)
+	}
+	t := newTable(p.Stdout, "AT", "REQUEST", "KEY", "MODEL", "UPSTREAM", "STATUS", "OUTCOME", "TRIES", "TTFT", "TOOK", "IN", "OUT", "USD")
+	for i := range entries {
+		t.row(logCells(&entries[i])...)
+	}
+	return t.end()
+}
+
+func logCells(e *requestlog.Entry) []string {
+	outcome, status := e.Outcome, strconv.Itoa(e.Status)
+	if e.State == requestlog.InProgress {
+		outcome, status = string(e.State), ""
+	}
+	if e.Code != "" {
+		outcome += " " + e.Code
+	}
+	cost := e.Cost.String()
+	if e.Unpriced {
+		cost = "unpriced"
+	}
+	return []string{clock(e.At), e.RequestID, e.Key, cmp.Or(e.ResolvedModel, e.Model), e.Upstream, status, outcome,
+		strconv.Itoa(len(e.Attempts)), millis(e.TTFTMS), millis(e.DurationMS),
+		strconv.FormatInt(e.Usage.InputTotal(), 10), strconv.FormatInt(e.Usage.Output, 10), cost}
+}
+
+func (p *Program) eventsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "events", Short: "Show facts of the event store", Args: cobra.NoArgs, RunE: p.events}
+	addServer(cmd)
+	timeFlags(cmd)
+	limitFlag(cmd, "appends, whose facts stay together")
+	jsonFlag(cmd)
+	cmd.Flags().String("type", "", "name of a fact, such as request.settled")
+	cmd.Flags().String("stream", "", "such as request/ID or catalog/key/ID")
+	cmd.Flags().String("request", "", "id of a request")
+	cmd.Flags().String("key", "", "id of an API key")
+	cmd.Flags().String("upstream", "", "id of an upstream")
+	cmd.Flags().Int64("after", 0, "only after this position")
+	cmd.Flags().Bool("newest", false, "newest first")
+	cmd.Flags().Bool("follow", false, "wait for more ("+notYet+")")
+	return cmd
+}
+
+func (p *Program) events(cmd *cobra.Command, _ []string) error {
+	if on(cmd, "follow") {
+		return usagef("--follow: %s", notYet)
+	}
+	since, until, err := p.span(cmd)
+	if err != nil {
+		return err
+	}
+	n, err := limit(cmd)
+	if err != nil {
+		return err
+	}
+	after, _ := cmd.Flags().GetInt64("after")
+	q := events.Query{Stream: flag(cmd, "stream"), Request: flag(cmd, "request"), Key: flag(cmd, "key"),
+		Upstream: flag(cmd, "upstream"), Type: flag(cmd, "type"), Since: since, Until: until,
+		After: events.Position(after), Newest: on(cmd, "newest"), Limit: n}
+	if q.Type != "" && !known(events.Names(), q.Type) {
+		return usagef("--type: there is no event %q; there are %s", q.Type, strings.Join(events.Names(), ", "))
+	}
+	from, done, err := p.source(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	found, err := from.Events(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	if on(cmd, "json") {
+		return jsonLines(p.Stdout, found)
+	}
+	t := newTable(p.Stdout, "POSITION", "AT", "TYPE", "STREAM", "DATA")
+	for _, e := range found {
+		t.row(strconv.FormatInt(int64(e.Position), 10), clock(e.At), e.Type, e.Stream, string(e.Data))
+	}
+	return t.end()
+}
+
+func known(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Program) billCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "bill", Short: "Sum up what was billed", Args: cobra.NoArgs, RunE: p.bill}
+	addServer(cmd)
+	timeFlags(cmd)
+	jsonFlag(cmd)
+	cmd.Flags().StringSlice("by", nil, "group by "+strings.Join(billing.Dimensions, ", ")+"; several with commas")
+	return cmd
+}
+
+func (p *Program) bill(cmd *cobra.Command, _ []string) error {
+	since, until, err := p.span(cmd)
+	if err != nil {
+		return err
+	}
+	by, _ := cmd.Flags().GetStringSlice("by")
+	q := billing.Query{By: by, Since: since, Until: until}
+	if err := q.Check(); err != nil {
+		return usage(err)
+	}
+	from, done, err := p.source(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	lines, err := from.Bill(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	if on(cmd, "json") {
+		return jsonLines(p.Stdout, lines)
+	}
+	var heads []string
+	for _, dimension := range by {
+		heads = append(heads, strings.ToUpper(dimension))
+	}
+	t := newTable(p.Stdout, append(heads, "REQUESTS", "ATTEMPTS", "IN", "CACHED", "OUT", "USD", "UPSTREAM USD", "UNPRICED")...)
+	for i := range lines {
+		t.row(billCells(&lines[i], by)...)
+	}
+	return t.end()
+}
+
+func billCells(l *billing.Line, by []string) []string {
+	fields := map[string]*string{"day": l.Day, "key": l.Key, "user": l.User, "group": l.Group, "model": l.Model,
+		"upstream": l.Upstream, "account": l.Account, "price_version": l.PriceVersion}
+	var cells []string
+	for _, dimension := range by {
+		cell := ""
+		if value := fields[dimension]; value != nil {
+			cell = *value
+		}
+		cells = append(cells, cell)
+	}
+	return append(cells, strconv.FormatInt(l.Requests, 10), strconv.FormatInt(l.Attempts, 10),
+		strconv.FormatInt(l.Usage.InputTotal(), 10), strconv.FormatInt(l.Usage.CachedInput, 10),
+		strconv.FormatInt(l.Usage.Output, 10), l.Cost.String(), l.UpstreamCost.String(), strconv.FormatInt(l.UnpricedRequests, 10))
+}
+
+func (p *Program) replayCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "replay", Short: "Rebuild read models from events", Args: cobra.NoArgs, RunE: p.replay}
+	addServer(cmd)
+	jsonFlag(cmd)
+	cmd.Flags().String("projection", "", "only this one (default all)")
+	cmd.Flags().Bool("verify", false, "rebuild beside the live one and compare; exit 1 on a difference")
+	return cmd
+}
+
+func (p *Program) replay(cmd *cobra.Command, _ []string) error {
+	from, done, err := p.source(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	verify := on(cmd, "verify")
+	reports, err := from.Replay(cmd.Context(), flag(cmd, "projection"), verify)
+	if err != nil {
+		return err
+	}
+	different := false
+	for _, r := range reports {
+		different = different || verify && !r.Equal
+	}
+	if on(cmd, "json") {
+		err = jsonLines(p.Stdout, reports)
+	} else {
+		for _, r := range reports {
+			verdict := "rebuilt"
+			if verify {
+				verdict = map[bool]string{true: "equal", false: fmt.Sprintf("DIFFERENT in %d rows", r.DifferingRows)}[r.Equal]
+			}
+			fmt.Fprintf(p.Stdout, "%s: %s: %d events, %d rows, %.2fs (%d events/s)\n", r.Projection, verdict, r.Events, r.Rows, r.Seconds, r.EventsPerSecond)
+			for _, line := range r.Differences {
+				fmt.Fprintln(p.Stdout, "  "+line)
+			}
+		}
+	}
+	if err == nil && different {
+		return &silentError{}
+	}
+	return err
+}

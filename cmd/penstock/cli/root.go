@@ -1,0 +1,130 @@
+// Package cli is the operator's side of penstock: its commands, their settings and the client of the admin API.
+// Programs that embed it hand in what only the composition root can do (see Program).
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Program is what surrounds the commands. Every field but More is needed.
+type Program struct {
+	Version  string
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Getenv   func(string) string
+	Terminal bool // a person sits at Stdin
+	Now      func() time.Time
+
+	// Serve runs a gateway until the context ends.
+	Serve func(ctx context.Context, s Settings) error
+	// OpenOffline opens the data of a stopped gateway.
+	OpenOffline func(ctx context.Context, s Settings) (Offline, error)
+	// More are commands that are made elsewhere.
+	More []*cobra.Command
+}
+
+// Run executes a command line and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
+func (p *Program) Run(ctx context.Context, args []string) int {
+	started := false
+	root := p.root(&started)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var silent *silentError
+	if !errors.As(err, &silent) {
+		fmt.Fprintln(p.Stderr, "penstock: "+err.Error())
+		if hint := errors.FlattenHints(err); hint != "" {
+			fmt.Fprintln(p.Stderr, hint)
+		}
+	}
+	var wrong *usageError
+	if errors.As(err, &wrong) || !started {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (p *Program) root(started *bool) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "penstock",
+		Short:         "A self-hosted gateway for LLM APIs",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		// Runs after flags and arguments have been understood: errors before it are wrong usage.
+		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
+		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
+		p.upstreamCommand(), p.doctorCommand(), p.versionCommand())
+	root.AddCommand(p.More...)
+	return root
+}
+
+func (p *Program) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the gateway",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := LoadSettings(cmd, p.Getenv)
+			if err != nil {
+				return err
+			}
+			return p.Serve(cmd.Context(), s)
+		},
+	}
+	AddSettings(cmd, settingNames()...)
+	return cmd
+}
+
+// usageError is an error in how a command was called.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// usage marks an error as wrong usage; nil stays nil.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+func usagef(format string, args ...any) error { return usage(errors.Newf(format, args...)) }
+
+// silentError fails a command that has already said why on standard output.
+type silentError struct{}
+
+func (*silentError) Error() string { return "failed" }
+
+// group is a command that only holds others.
+func group(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usagef("%s: which one? see %s --help", cmd.CommandPath(), cmd.CommandPath())
+		}}
+	cmd.AddCommand(children...)
+	return cmd
+}

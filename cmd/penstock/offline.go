@@ -1,0 +1,17 @@
+package main
+
+import (
+	"context"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/cli"
+)
+
+// openOffline gives the operator's commands the data of a stopped gateway.
+func openOffline(ctx context.Context, s cli.Settings) (cli.Offline, error) {
+	data, err := penstock.OpenOffline(ctx, s.Data, s.SecretKey)
+	if err != nil {
+		return nil, err // not data: a nil *Offline in the interface would not be nil
+	}
+	return data, nil
+}
