@@ -13,6 +13,16 @@ import (
 // ErrLocked says that another gateway uses the data folder.
 var ErrLocked = errors.New("data folder is in use by another gateway")
 
+// private makes sure that a file is there and that only its owner can read it. SQLite gives its other files the same
+// mode.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return errors.Wrap(err, "data folder")
+	}
+	return errors.Wrap(f.Close(), "data folder")
+}
+
 // lockFolder keeps a second gateway out. The lock ends with the process, however it ends.
 func lockFolder(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")

@@ -188,6 +188,11 @@ func (g *Gateway) openData() error {
 	if g.lock, err = lockFolder(dir); err != nil {
 		return err
 	}
+	for _, name := range []string{eventsFile, readFile} {
+		if err := private(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
 	if g.store, err = sqlite.OpenStore(filepath.Join(dir, eventsFile), sqlite.StoreOptions{VFS: g.config.StoreVFS}); err != nil {
 		return errors.Wrap(err, "event store")
 	}

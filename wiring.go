@@ -255,5 +255,8 @@ func (l live) ForceBreaker(_ context.Context, id string, open bool) error {
 }
 
 func (l live) BlockAccount(_ context.Context, id string, until *time.Time) error {
+	if _, ok := l.Board().AccountFigures(id); !ok {
+		return errors.Wrapf(admin.ErrNotFound, "account %s", id)
+	}
 	return l.System.BlockAccount(id, until)
 }

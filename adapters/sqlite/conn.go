@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"net/url"
+	"os"
 	"strconv"
 	"time"
 
@@ -27,12 +28,20 @@ type conn struct {
 	stmts map[string]*sqlite3.Stmt
 }
 
-// openConn opens or creates a database file.
+// openConn opens or creates a database file. A new file, and the log beside it, can be read by its owner only.
 func openConn(path string, o connOptions) (*conn, error) {
-	name := url.URL{Scheme: "file", OmitHost: true, Path: path}
-	if o.VFS != "" {
-		name.RawQuery = url.Values{"vfs": {o.VFS}}.Encode()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, errors.Wrap(err, "open database")
 	}
+	if err := f.Close(); err != nil {
+		return nil, errors.Wrap(err, "open database")
+	}
+	options := url.Values{"modeof": {path}} // the log takes the mode of the file
+	if o.VFS != "" {
+		options.Set("vfs", o.VFS)
+	}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: options.Encode()}
 	db, err := sqlite3.Open(name.String())
 	if err != nil {
 		return nil, errors.Wrapf(err, "open %s", path)

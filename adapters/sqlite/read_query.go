@@ -6,7 +6,6 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
@@ -117,66 +116,4 @@ func (m *ReadModel) Request(ctx context.Context, id string) (*requestlog.Entry, 
 		return nil, err
 	}
 	return found, nil
-}
-
-// Bill implements billing.Reader.
-func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
-	t, at, unit := billing.Entries, "at", int64(1)
-	if q.WholeDays() {
-		t, at, unit = billing.Days, "day", billing.DayMicros
-	}
-	by := make([]string, len(q.By))
-	for i, name := range q.By {
-		by[i] = quoted(name)
-		if name == "day" && t == billing.Entries {
-			by[i] = dayOfEntry
-		}
-	}
-	var sql readQuery
-	sql.sql.WriteString("SELECT " + strings.Join(append(by, summed(billing.Sums)...), ", ") + " FROM " + quoted(t.Name))
-	if !q.Since.IsZero() {
-		sql.where(at+" >= ?", projections.Int(micros(q.Since)/unit))
-	}
-	if !q.Until.IsZero() {
-		sql.where(at+" < ?", projections.Int(micros(q.Until)/unit))
-	}
-	if len(by) > 0 {
-		list := strings.Join(by[:len(q.By)], ", ")
-		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
-	}
-	lines := []billing.Line{}
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		lines = append(lines, billing.FromRow(q.By, row))
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return lines, nil
-}
-
-// dayOfEntry is billing.DayOf in SQL, for times after 1970.
-const dayOfEntry = "at / 86400000000"
-
-func summed(names []string) []string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = "sum(" + quoted(name) + ")"
-	}
-	return list
-}
-
-// BilledTotal implements billing.Reader.
-func (m *ReadModel) BilledTotal(ctx context.Context) (money.Amount, error) {
-	var sql readQuery
-	sql.sql.WriteString("SELECT sum(cost) FROM " + quoted(billing.Entries.Name))
-	var total money.Amount
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		total = row[0].Money()
-		return nil
-	})
-	return total, err
 }

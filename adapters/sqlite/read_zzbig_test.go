@@ -15,7 +15,7 @@ import (
 )
 
 func TestBigPages(t *testing.T) {
-	const n = 250000
+	const n = 100000
 	history, err := lawtest.History{Seed: 1, Requests: n, Plain: true, Parallel: 200, Step: 100 * time.Millisecond}.Appends()
 	if err != nil {
 		t.Fatal(err)

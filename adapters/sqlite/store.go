@@ -122,6 +122,9 @@ func (s *Store) write(ctx context.Context, f func(*conn) error) error {
 		_ = c.close() // what matters is err
 		s.writer = nil
 	}
+	if ended := ctx.Err(); ended != nil {
+		err = ended // SQLite only says that it was interrupted
+	}
 	return s.unavailable(err)
 }
 
@@ -181,7 +184,8 @@ func (s *Store) read(ctx context.Context, f func(*conn) error) error {
 	return s.unavailable(err)
 }
 
-// Close moves what is in the write-ahead log to the file and closes it. Reads under way end first.
+// Close moves what is in the write-ahead log to the file and closes it. A page that is being read may hold it up for
+// the busy timeout.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,6 +99,18 @@ func TestClosingLeavesOneFile(t *testing.T) {
 	require.Len(t, files, 1, "%v", files)
 }
 
+func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, filepath.Join(dir, "events.db"), sqlite.StoreOptions{})
+	_, err := s.Append(context.Background(), one(row(t, "a", 0)), 0)
+	require.NoError(t, err)
+	for _, name := range []string{"events.db", "events.db-wal"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+}
+
 func TestPathsMayHoldSpacesAndPercentSigns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b?c%20#d.db")
 	require.NoError(t, openStore(t, path, sqlite.StoreOptions{}).Close())

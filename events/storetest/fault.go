@@ -25,6 +25,7 @@ var faults = map[string]func(*testing.T, events.Store){
 		cancel()
 		_, err := s.Append(ctx, []events.Append{one(row(t, "a", 0, 1))}, 0)
 		require.ErrorIs(t, err, events.ErrUnavailable)
+		require.ErrorIs(t, err, context.Canceled)
 		require.Error(t, s.After(ctx, 0, func(*committed) bool { return true }))
 		require.Zero(t, head(t, s))
 		put(t, s, one(row(t, "a", 0, 1)))

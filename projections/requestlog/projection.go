@@ -46,8 +46,9 @@ var Requests = &projections.Table{
 		{Name: "duration_us", Kind: projections.KindMicros},
 		{Name: "detail", Kind: projections.KindJSON},
 	},
-	// Both grow at their end: request ids are UUIDv7. Other filters walk the log from its newest end.
-	Indexes: [][]string{{"request"}, {"at"}},
+	// Both grow at their end: request ids are UUIDv7. Filters walk the second one from its newest end and touch only the
+	// rows that match.
+	Indexes: [][]string{{"request"}, {"at", "key", "outcome", "upstream", "model", "resolved_model"}},
 }
 
 // Projection is the fold. The zero value is ready.

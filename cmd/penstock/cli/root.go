@@ -104,6 +104,9 @@ type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
+// Usage marks an error as wrong usage, for commands that are made elsewhere; nil stays nil.
+func Usage(err error) error { return usage(err) }
+
 // usage marks an error as wrong usage; nil stays nil.
 func usage(err error) error {
 	if err == nil {

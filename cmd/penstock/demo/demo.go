@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
+	"github.com/penstock/penstock/cmd/penstock/cli"
 )
 
 // Command is `penstock demo`.
@@ -32,7 +33,7 @@ func Command(version string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if requests < 1 || requests > 1_000_000 {
-				return errors.Newf("requests: %d is not between 1 and 1000000", requests)
+				return cli.Usage(errors.Newf("requests: %d is not between 1 and 1000000", requests))
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
