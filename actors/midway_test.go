@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/gate"
 )
 
 // TestWhatHappensWhileAnAccountIsAsked puts a message into the upstream's mailbox between TryLease and its answer: the
@@ -99,4 +100,137 @@ func TestALongQueueIsLeftFromTheMiddleAndServedInOrder(t *testing.T) {
 			t.Fatalf("ticket %d after %d", served[i], served[i-1])
 		}
 	}
+}
+
+// asked is a Try whose answer may be read later.
+func (h *house) asked(name string, c Candidate) *tryUpstream {
+	m := &tryUpstream{reply: make(chan struct{}, 1)}
+	m.grant.try = m
+	m.grant.reset(req(name), c.Accounts, h.now())
+	h.send(h.dir.Load().upstreams[c.Upstream].pid, m)
+	return m
+}
+
+func TestAnAccountThatIsToldToFreeASlotIsNotPassedOver(t *testing.T) {
+	h := openHouse(t, Layout{})
+	var x Lease
+	var next *tryUpstream
+	h.hooks.before = func(_ string, m any) {
+		if _, ok := m.(*unblockAccount); ok { // the account is busy; what it gets now comes in this order
+			h.Release(x, nil)
+			next = h.asked("next", onU)
+		}
+	}
+	h.Reconfigure(Layout{Upstreams: []catalog.Upstream{up("u", -1, 0)}, Accounts: []catalog.Account{acc("a", "u", 1)}})
+	x = h.take("x", onU)
+	h.refused("y", onU, ConcurrencyFull) // its upstream remembers that it is full
+	must(h.BlockAccount("a", nil))
+	if <-next.reply; next.refusal.Reason != "" {
+		t.Fatalf("%+v", next.refusal)
+	}
+}
+
+func TestANewcomerDoesNotOvertakeWhileAWaiterIsServed(t *testing.T) {
+	h := openHouse(t, Layout{})
+	var newcomer *tryUpstream
+	h.hooks.before = func(_ string, m any) {
+		if ask, ok := m.(*tryLease); ok && ask.grant.id == req("r1").ID {
+			newcomer = h.asked("newcomer", onU)
+		}
+	}
+	h.Reconfigure(one(0, -1))
+	w1 := h.wait("r1", onU)
+	w1.queued()
+	w2 := h.wait("r2", onU)
+	w2.queued()
+	h.Reconfigure(one(2, -1))
+	w1.served()
+	w2.served()
+	if <-newcomer.reply; newcomer.refusal.Reason != ConcurrencyFull {
+		t.Fatalf("%+v %+v", newcomer.lease, newcomer.refusal)
+	}
+	h.holds("u", 2, 0)
+}
+
+func TestWhoLeftAQueueWhileItWasServedIsServedElsewhere(t *testing.T) {
+	h := openHouse(t, Layout{})
+	h.hooks.before = func(owner string, m any) {
+		if ask, ok := m.(*tryLease); ok && owner == "a" && ask.grant.id == req("r").ID {
+			h.leave(h.dir.Load().upstreams["u"], req("r").ID, gate.TimedOut) // its time at u is over
+		}
+	}
+	h.Reconfigure(pair())
+	x, y := h.take("x", onU), h.take("y", onV)
+	w := h.wait("r", onU, onV)
+	w.queued()
+	h.Release(x, nil)
+	h.holds("u", 0, 0)
+	h.Release(y, nil)
+	if l := w.served(); l.Upstream != "v" {
+		t.Fatalf("%+v", l)
+	}
+}
+
+func TestAJoinerThatWasServedElsewhereTakesNoPlace(t *testing.T) {
+	h := openHouse(t, Layout{Upstreams: []catalog.Upstream{up("u", -1, -1)}, Accounts: []catalog.Account{acc("a", "u", 0)}})
+	j := &joinUpstream{party: &party{want: req("r"), said: make(chan said, answersMax)}}
+	j.grant.join = j
+	j.grant.reset(j.party.want, onU.Accounts, h.now())
+	j.party.claim.grant()
+	h.send(h.dir.Load().upstreams["u"].pid, j)
+	h.holds("u", 0, 0)
+	if len(j.party.said) != 0 {
+		t.Fatalf("it was told %+v", <-j.party.said)
+	}
+}
+
+func TestAGrantThatMeetsAClientThatWentAwayIsGivenBack(t *testing.T) { // A60, A64; both are ready at once
+	h := openHouse(t, Layout{
+		Upstreams: []catalog.Upstream{up("u", 1, -1)}, Accounts: []catalog.Account{acc("a", "u", -1)},
+		Keys: []catalog.Key{{ID: "k", Slots: count(1)}},
+	})
+	gone := make(chan struct{})
+	close(gone)
+	ends := map[Reason]int{}
+	for i := range 100 {
+		x := h.take(fmt.Sprint("x", i), onU)
+		late := make(chan struct{})
+		l, no := h.Wait(req(fmt.Sprint("r", i)), []Candidate{onU}, late, func(Place) {
+			h.Release(x, nil)
+			h.status("u") // the hand-over has ended
+			close(late)
+		})
+		if ends[reasonOf(no)]++; no == nil {
+			h.Release(l, nil)
+		}
+		h.holds("u", 0, 0)
+
+		p, no := h.Admit("key/k", "k", req(fmt.Sprint("p", i)), nil)
+		if no != nil {
+			t.Fatalf("round %d: the caller's slot was lost: %+v", i, *no)
+		}
+		q, no := h.Admit("key/k", "k", req(fmt.Sprint("q", i)), func() <-chan struct{} { h.Leave(p); return gone })
+		if ends["caller "+reasonOf(no)]++; no == nil {
+			h.Leave(q)
+		}
+	}
+	for _, reason := range []Reason{"", Aborted, "caller ", "caller " + Aborted} {
+		if ends[reason] == 0 {
+			t.Fatalf("not seen: %q in %v", reason, ends)
+		}
+	}
+}
+
+func TestASlotThatIsFreedWhileItsAccountSaysFullIsNotForgotten(t *testing.T) { // pain 41
+	h := openHouse(t, Layout{})
+	var x Lease
+	h.hooks.before = func(owner string, m any) {
+		if ask, ok := m.(*tryLease); ok && owner == "a" && ask.grant.id == req("r").ID {
+			h.Release(x, nil) // reaches the upstream before the account's "full" does
+		}
+	}
+	h.Reconfigure(Layout{Upstreams: []catalog.Upstream{up("u", -1, -1)}, Accounts: []catalog.Account{acc("a", "u", 1)}})
+	x = h.take("x", onU)
+	h.wait("r", onU).served()
+	h.holds("u", 1, 0)
 }

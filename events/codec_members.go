@@ -237,21 +237,19 @@ func (m *members) textValue(v *string) {
 		m.bad = true
 		return
 	}
-	for i := 1; i < len(m.rest); i++ {
-		if c := m.rest[i]; plain[c] {
-			continue
-		} else if c == '"' {
-			*v, m.rest = m.rest[1:i], m.rest[i+1:]
-			return
-		} else if c < 0x80 {
-			break // an escape, or a control character, which is none of JSON's
-		}
+	i := 1
+	for i < len(m.rest) && plain[m.rest[i]] {
+		i++
 	}
-	m.escapedText(v)
+	if i == len(m.rest) || m.rest[i] != '"' {
+		m.oddText(v)
+		return
+	}
+	*v, m.rest = m.rest[1:i], m.rest[i+1:]
 }
 
-// escapedText reads a text with escapes or without an end, which is rare.
-func (m *members) escapedText(v *string) {
+// oddText reads a text that is not plain, or has no end.
+func (m *members) oddText(v *string) {
 	n := stringEnd(m.rest)
 	b, err := jsontext.AppendUnquote(nil, m.rest[:n])
 	if n == 0 || err != nil {

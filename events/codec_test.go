@@ -1,12 +1,14 @@
 package events
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +144,7 @@ func TestNoFixtureIsWithoutALineInTheCatalogue(t *testing.T) {
 }
 
 func fixture(name string, schema int) string {
-	return filepath.Join("testdata", name+".v"+string(rune('0'+schema))+".json")
+	return filepath.Join("testdata", name+".v"+strconv.Itoa(schema)+".json")
 }
 
 // readFixture gives the fixture's one object as a payload.
@@ -187,6 +189,35 @@ func TestTheFastCodecWritesAndReadsWhatTheStructTagsSay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the fast decoder takes, the generic one takes too and reads the same.
+func FuzzTheFastDecoderIsNeverLaxer(f *testing.F) {
+	slow := make([]line, len(lines))
+	for i := range lines {
+		slow[i] = lines[i]
+		slow[i].walk = nil
+		if lines[i].walk != nil {
+			b, err := os.ReadFile(fixture(lines[i].name, lines[i].schema))
+			require.NoError(f, err)
+			f.Add(lines[i].tag, bytes.TrimSpace(b))
+		}
+	}
+	generic := newCatalogue(slow, nil)
+	f.Fuzz(func(t *testing.T, types string, object []byte) {
+		l := known.byName[types]
+		if l == nil || l.walk == nil {
+			return
+		}
+		m := members{rest: string(object), reading: true}
+		got := l.empty()
+		if l.walk(&m, got); m.bad || m.rest != "" {
+			return
+		}
+		want, err := generic.decode(types, []byte("["+string(object)+"]"))
+		require.NoError(t, err)
+		require.Equal(t, want[0], got)
+	})
 }
 
 func TestDecodeReadsHandWrittenJSON(t *testing.T) {

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -54,14 +55,17 @@ type Journal struct {
 	closed bool
 	wake   chan struct{} // capacity 1
 	done   chan struct{} // the writer has ended
-	stop   chan struct{} // closed when Close gives up waiting
+
+	life context.Context // of calls to the store; ends when Close gives up waiting
+	stop context.CancelFunc
 
 	came    int64        // appends taken in, ever; under mu
-	went    int64        // of them stored or refused; under mu
+	went    int64        // the first so many of them are stored or refused; under mu
+	held    int          // length of the backlog; under mu
 	syncs   []syncWait   // under mu
 	open    openRequests // owned by the writer
 	stats   JournalStats // under mu
-	backlog []*entry     // kept through an outage; owned by the writer
+	backlog []*entry     // kept through an outage; owned by the writer, and by Close once that has ended
 }
 
 // JournalStats are counters since the start.
@@ -71,7 +75,7 @@ type JournalStats struct {
 	Facts     int64
 	Conflicts int64
 	Faults    int64 // failed commits
-	Queued    int   // appends that wait now
+	Queued    int   // appends that wait now, those kept through an outage among them
 	Rooms     int64 // in use now
 }
 
@@ -83,7 +87,7 @@ const (
 	May Mode = iota
 	// Must be kept: it tells of something that has happened.
 	Must
-	// Last is Must, and gives back the room of its request once it is stored.
+	// Last is Must, and gives back the room of its request once it is stored, or refused for good.
 	Last
 )
 
@@ -91,6 +95,7 @@ type entry struct {
 	Append
 	mode    Mode
 	pending *Pending // nil: nobody waits
+	n       int64    // its place among all that came, from 1
 }
 
 // Pending is an append under way. Exactly one of Wait and Position must be called, once.
@@ -99,7 +104,7 @@ type Pending struct{ result chan Result }
 var pendings = sync.Pool{New: func() any { return &Pending{result: make(chan Result, 1)} }}
 
 // Wait returns when the append is stored or refused. For an append that must be kept, ErrUnavailable means that it
-// still waits for the store.
+// still waits for the store; during an outage it comes at once.
 func (p *Pending) Wait() error {
 	_, err := p.Position()
 	return err
@@ -116,8 +121,9 @@ func (p *Pending) Position() (Position, error) {
 func NewJournal(o JournalOptions) *Journal {
 	j := &Journal{
 		store: o.Store, log: o.Logger, node: o.Node, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax,
-		wake: make(chan struct{}, 1), done: make(chan struct{}), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	j.life, j.stop = context.WithCancel(context.Background())
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
@@ -160,7 +166,7 @@ func (j *Journal) Fault() error {
 
 // Put appends without waiting. An append that can not be stored is logged.
 func (j *Journal) Put(a Append, mode Mode) {
-	if err := j.enqueue(&entry{Append: a, mode: mode}); err != nil && mode != May {
+	if err := j.enqueue(&entry{Append: a, mode: mode}); err != nil && (mode != May || !errors.Is(err, ErrUnavailable)) {
 		j.log.Error("append lost", "stream", streamOf(a), "error", err)
 	}
 }
@@ -210,9 +216,9 @@ func (j *Journal) Sync(ctx context.Context) error {
 	}
 }
 
-// passed counts appends that are stored or refused; the caller holds mu.
-func (j *Journal) passed(n int) {
-	j.went += int64(n)
+// passed notes that the first n appends are stored or refused; the caller holds mu.
+func (j *Journal) passed(n int64) {
+	j.went = max(j.went, n)
 	rest := j.syncs[:0]
 	for _, w := range j.syncs {
 		if j.went >= w.n {
@@ -229,63 +235,84 @@ func (j *Journal) Stats() JournalStats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.stats
-	s.Queued, s.Rooms = len(j.queue), j.used.Load()
+	s.Queued, s.Rooms = len(j.queue)+j.held, j.used.Load()
 	return s
 }
 
-func (j *Journal) enqueue(e *entry) error {
-	for i := range e.Rows {
-		if err := Encode(&e.Rows[i]); err != nil {
-			return err
+// enqueue takes an append in. An error refuses it for good, and nobody has been told.
+func (j *Journal) enqueue(e *entry) (err error) {
+	defer func() {
+		if err != nil && e.mode == Last {
+			j.used.Add(-1)
 		}
+	}()
+	if err := encode(e.Rows); err != nil {
+		return err
 	}
-	if e.mode == May {
-		if err := j.Fault(); err != nil {
-			return err
-		}
+	fault := j.Fault()
+	if fault != nil && e.mode == May {
+		return fault
+	}
+	var told *Pending
+	if fault != nil { // it is kept; nobody waits for the end of an outage
+		told, e.pending = e.pending, nil
 	}
 	j.mu.Lock()
 	if j.closed {
+		e.pending = told
 		j.mu.Unlock()
 		return ErrClosed
 	}
-	j.queue = append(j.queue, e)
 	j.came++
+	e.n = j.came
+	j.queue = append(j.queue, e)
 	j.mu.Unlock()
+	if told != nil {
+		told.result <- Result{Err: fault}
+	}
+	j.signal()
+	return nil
+}
+
+// encode also refuses what no store takes: it would hold up all that comes behind it.
+func encode(rows []Row) error {
+	if len(rows) == 0 {
+		return fmt.Errorf("%w: the append has no rows", ErrFact)
+	}
+	for i := range rows {
+		if rows[i].Stream == "" {
+			return fmt.Errorf("%w: row %d has no stream", ErrFact, i)
+		}
+		if err := Encode(&rows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Journal) signal() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // Close stores what is queued and ends the writer. When the context ends first, the appends that could not be stored
 // are logged and the error says how many they were.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
-	already := j.closed
 	j.closed = true
 	j.mu.Unlock()
-	if !already {
-		select {
-		case j.wake <- struct{}{}:
-		default:
-		}
-	}
+	j.signal()
 	select {
 	case <-j.done:
 	case <-ctx.Done():
-		j.mu.Lock()
-		select {
-		case <-j.stop:
-		default:
-			close(j.stop)
-		}
-		j.mu.Unlock()
+		j.stop()
 		<-j.done
 	}
+	j.stop()
 	if n := len(j.backlog); n > 0 {
-		return errors.Join(ctx.Err(), errors.New("appends were not stored, the store is unavailable"))
+		return errors.Join(ctx.Err(), fmt.Errorf("%w: %d appends were not stored", ErrUnavailable, n))
 	}
 	return nil
 }

@@ -68,18 +68,31 @@ func (j *Journal) pause(retry *time.Duration) bool {
 	timer := time.NewTimer(*retry)
 	defer timer.Stop()
 	*retry = min(*retry*2, retryMax)
-	select {
-	case <-timer.C:
-	case <-j.stop:
-		for _, e := range j.backlog {
-			j.log.Error("append lost", "stream", streamOf(e.Append), "types", e.Rows[0].Types)
+	for {
+		j.mu.Lock()
+		idle := j.closed && len(j.queue) == 0 && len(j.backlog) == 0
+		j.mu.Unlock()
+		if idle {
+			return false
 		}
-		return false
+		select {
+		case <-timer.C:
+			return true
+		case <-j.wake: // closed, or one more to keep
+		case <-j.life.Done():
+			j.giveUp()
+			return false
+		}
 	}
-	j.mu.Lock()
-	idle := j.closed && len(j.queue) == 0
-	j.mu.Unlock()
-	return !idle || len(j.backlog) > 0
+}
+
+// giveUp ends the wait of those whose appends will not be stored, and logs what had to be kept.
+func (j *Journal) giveUp() {
+	j.take()
+	j.failed(ErrClosed)
+	for _, e := range j.backlog {
+		j.log.Error("append lost", "stream", streamOf(e.Append), "types", e.Rows[0].Types)
+	}
 }
 
 // take moves the queue to the backlog.
@@ -92,6 +105,7 @@ func (j *Journal) take() {
 		clear(j.queue)
 		j.queue = j.queue[:0]
 	}
+	j.held = len(j.backlog)
 	j.mu.Unlock()
 }
 
@@ -100,7 +114,7 @@ func (j *Journal) probe() {
 	if j.fault.Load() == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(j.life, 5*time.Second)
 	defer cancel()
 	if err := j.store.Probe(ctx); err == nil {
 		j.recovered()
@@ -119,7 +133,7 @@ func (j *Journal) commit(group []*entry) bool {
 	for i, e := range group {
 		batch[i] = e.Append
 	}
-	results, err := j.store.Append(context.Background(), batch, j.open.lowest())
+	results, err := j.store.Append(j.life, batch, j.open.lowest())
 	if err != nil {
 		j.failed(err)
 		return false
@@ -137,6 +151,10 @@ func (j *Journal) failed(err error) {
 	if j.fault.Swap(&err) == nil {
 		j.log.Error("event store unavailable", "error", err)
 	}
+	passed := int64(0)
+	if n := len(j.backlog); n > 0 {
+		passed = j.backlog[n-1].n
+	}
 	kept := j.backlog[:0]
 	for _, e := range j.backlog {
 		if e.pending != nil {
@@ -147,12 +165,15 @@ func (j *Journal) failed(err error) {
 			kept = append(kept, e)
 		}
 	}
-	refused := len(j.backlog) - len(kept)
 	clear(j.backlog[len(kept):])
 	j.backlog = kept
+	if len(kept) > 0 {
+		passed = kept[0].n - 1
+	}
 	j.mu.Lock()
 	j.stats.Faults++
-	j.passed(refused)
+	j.held = len(kept)
+	j.passed(passed)
 	j.mu.Unlock()
 }
 
@@ -191,7 +212,8 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 	j.stats.Appends += int64(len(group))
 	j.stats.Facts += int64(facts)
 	j.stats.Conflicts += int64(conflicts)
-	j.passed(len(group))
+	j.held -= len(group)
+	j.passed(group[len(group)-1].n)
 	j.mu.Unlock()
 	for i, e := range group {
 		if e.mode == Last {
@@ -232,7 +254,7 @@ func (o *openRequests) init(open map[string]Position, head Position) {
 const requestStream = "request/"
 
 func (o *openRequests) saw(c *Committed) {
-	o.last = c.Last()
+	o.last = max(o.last, c.Last()) // an append that was stored before comes back with its old position
 	if !strings.HasPrefix(c.Stream, requestStream) {
 		return
 	}
@@ -248,12 +270,20 @@ func (o *openRequests) saw(c *Committed) {
 // lowest is the position of the first open request, or the one after the last seen fact.
 func (o *openRequests) lowest() Position {
 	n := 0
-	for n < len(o.first) && o.at[o.first[n].stream] != o.first[n].at {
+	for n < len(o.first) && !o.isOpen(o.first[n]) {
 		n++
 	}
 	o.first = o.first[n:]
+	if len(o.first) > 2*len(o.at)+64 { // the ended ones behind one that stays open for long
+		o.first = slices.DeleteFunc(o.first, func(r openRequest) bool { return !o.isOpen(r) })
+	}
 	if len(o.first) > 0 {
 		return o.first[0].at
 	}
 	return o.last + 1
+}
+
+func (o *openRequests) isOpen(r openRequest) bool {
+	at, open := o.at[r.stream]
+	return open && at == r.at
 }

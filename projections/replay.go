@@ -3,6 +3,7 @@ package projections
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/events"
@@ -11,19 +12,29 @@ import (
 // replayRows is how many changed rows a replay gathers before it writes them.
 const replayRows = 8192
 
-// replay folds everything up to the position into an empty read model and returns the number of facts.
-func replay(ctx context.Context, store events.Store, p Projection, to events.Position, into ReadModel) (int64, error) {
-	f := newFolder(store, []tracked{{Projection: p}})
+// replay folds one projection into a read model of its own.
+type replay struct {
+	p    Projection
+	fold *folder
+	into ReadModel
+}
+
+func newReplay(store events.Store, p Projection, into ReadModel) *replay {
+	return &replay{p: p, fold: newFolder(store, []tracked{{Projection: p}}), into: into}
+}
+
+// upTo goes on until everything up to the position is folded and written.
+func (r *replay) upTo(ctx context.Context, position events.Position) error {
 	for more := true; more; {
 		var err error
-		if more, err = f.pull(ctx, to, replayRows); err != nil {
-			return f.facts, fmt.Errorf("replay %s: read events after %d: %w", p.Name(), f.at, err)
+		if more, err = r.fold.pull(ctx, position, replayRows); err != nil {
+			return fmt.Errorf("replay %s: read events after %d: %w", r.p.Name(), r.fold.at, err)
 		}
-		if err := f.commit(ctx, into); err != nil {
-			return f.facts, fmt.Errorf("replay %s: write rows up to %d: %w", p.Name(), f.at, err)
+		if err := r.fold.commit(ctx, r.into); err != nil {
+			return fmt.Errorf("replay %s: write rows up to %d: %w", r.p.Name(), r.fold.at, err)
 		}
 	}
-	return f.facts, nil
+	return nil
 }
 
 // Verify folds all events again into a shadow, up to where the living rows are, and compares both row by row inside
@@ -50,9 +61,11 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 		return report, fmt.Errorf("verify %s: open shadow: %w", p.Name(), err)
 	}
 	defer closing(rebuilt, &err)
-	if report.Events, err = replay(ctx, store, p, at.Position, rebuilt); err != nil {
+	again := newReplay(store, p, rebuilt)
+	if err := again.upTo(ctx, at.Position); err != nil {
 		return report, err
 	}
+	report.Events = again.fold.facts
 	fresh, err := rebuilt.Snapshot(ctx)
 	if err != nil {
 		return report, fmt.Errorf("verify %s: %w", p.Name(), err)
@@ -69,16 +82,7 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 
 // Rebuild folds all events again into a shadow and then swaps the living rows for its rows, with the checkpoint. Nobody
 // else may write the projection meanwhile: a running server does it with Runner.Rebuild.
-func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projection, shadow func() (ReadModel, error)) (Report, error) {
-	head, err := store.Head(ctx)
-	if err != nil {
-		return Report{Projection: p.Name()}, fmt.Errorf("rebuild %s: %w", p.Name(), err)
-	}
-	return rebuild(ctx, store, live, p, head, shadow)
-}
-
-func rebuild(ctx context.Context, store events.Store, live ReadModel, p Projection, to events.Position,
-	shadow func() (ReadModel, error)) (report Report, err error) {
+func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projection, shadow func() (ReadModel, error)) (report Report, err error) {
 	begun := time.Now()
 	report.Projection = p.Name()
 	rebuilt, err := shadow()
@@ -86,43 +90,72 @@ func rebuild(ctx context.Context, store events.Store, live ReadModel, p Projecti
 		return report, fmt.Errorf("rebuild %s: open shadow: %w", p.Name(), err)
 	}
 	defer closing(rebuilt, &err)
-	if report.Events, err = replay(ctx, store, p, to, rebuilt); err != nil {
-		return report, err
-	}
-	fresh, err := rebuilt.Snapshot(ctx)
+	head, err := store.Head(ctx)
 	if err != nil {
 		return report, fmt.Errorf("rebuild %s: %w", p.Name(), err)
 	}
-	defer closing(fresh, &err)
-	for _, t := range p.Tables() {
-		n, err := count(ctx, t, fresh)
-		if err != nil {
-			return report, fmt.Errorf("rebuild %s: table %s: %w", p.Name(), t.Name, err)
-		}
-		report.Rows += n
-	}
-	at := Checkpoint{Projection: p.Name(), Version: p.Version(), Position: to}
-	if err := live.Replace(ctx, p, fresh, at); err != nil {
-		return report, fmt.Errorf("rebuild %s: %w", p.Name(), err)
+	again := newReplay(store, p, rebuilt)
+	if err := again.swap(ctx, live, head, &report); err != nil {
+		return report, err
 	}
 	report.finish(begun)
 	return report, nil
 }
 
-// Rebuild is the Rebuild of a running server. Folding rests meanwhile; what is committed then is caught up afterwards.
-func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (ReadModel, error)) (Report, error) {
-	var report Report
-	for _, p := range r.o.Projections {
-		if p.Name() != projection {
-			continue
-		}
-		err := r.Exclusive(ctx, func(ctx context.Context) (err error) {
-			report, err = rebuild(ctx, r.o.Store, r.o.Model, p, r.folder.at, shadow)
-			return err
-		})
+// Rebuild is the Rebuild of a running server. What is committed meanwhile is folded as ever; only the end of the work
+// and the swap hold that up.
+func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (ReadModel, error)) (report Report, err error) {
+	begun := time.Now()
+	report.Projection = projection
+	i := slices.IndexFunc(r.o.Projections, func(p Projection) bool { return p.Name() == projection })
+	if i < 0 {
+		return report, fmt.Errorf("rebuild: there is no projection %q", projection)
+	}
+	rebuilt, err := shadow()
+	if err != nil {
+		return report, fmt.Errorf("rebuild %s: open shadow: %w", projection, err)
+	}
+	defer closing(rebuilt, &err)
+	again := newReplay(r.o.Store, r.o.Projections[i], rebuilt)
+	r.mu.Lock()
+	stored := r.stored
+	r.mu.Unlock()
+	if err := again.upTo(ctx, stored); err != nil {
 		return report, err
 	}
-	return report, fmt.Errorf("rebuild: there is no projection %q", projection)
+	err = r.Exclusive(ctx, func(ctx context.Context) error {
+		return again.swap(ctx, r.o.Model, r.folder.at, &report)
+	})
+	if err != nil {
+		return report, err
+	}
+	report.finish(begun)
+	return report, nil
+}
+
+// swap goes on to the position and replaces the living rows.
+func (r *replay) swap(ctx context.Context, live ReadModel, to events.Position, report *Report) (err error) {
+	if err := r.upTo(ctx, to); err != nil {
+		return err
+	}
+	report.Events = r.fold.facts
+	fresh, err := r.into.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("rebuild %s: %w", r.p.Name(), err)
+	}
+	defer closing(fresh, &err)
+	for _, t := range r.p.Tables() {
+		n, err := count(ctx, t, fresh)
+		if err != nil {
+			return fmt.Errorf("rebuild %s: table %s: %w", r.p.Name(), t.Name, err)
+		}
+		report.Rows += n
+	}
+	at := Checkpoint{Projection: r.p.Name(), Version: r.p.Version(), Position: to}
+	if err := live.Replace(ctx, r.p, fresh, at); err != nil {
+		return fmt.Errorf("rebuild %s: %w", r.p.Name(), err)
+	}
+	return nil
 }
 
 // finish fills in what follows from the rest.

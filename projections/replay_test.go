@@ -104,11 +104,18 @@ func TestRebuildRepairsRowsOfARunningServer(t *testing.T) {
 		row := firstRow(t, m, billing.Days)
 		c.Add(billing.Days, row...)
 	})
-	report, err := r.Rebuild(ctx, "billing", shadow)
+	further := lawtest.Commits(t, store, list[len(list)/2:], 3)
+	report, err := r.Rebuild(ctx, "billing", func() (projections.ReadModel, error) {
+		for _, b := range further { // which are waiting when the swap comes
+			r.Push(b)
+		}
+		return shadow()
+	})
 	noErr(t, err)
-	if report.Rows == 0 || !report.Equal {
+	if report.Rows == 0 || !report.Equal || report.Events != int64(end(further)) {
 		t.Errorf("%+v", report)
 	}
+	noErr(t, r.Flush(ctx))
 	sameAsReplayed(t, store, m)
 	if _, err := r.Rebuild(ctx, "weather", shadow); err == nil || !strings.Contains(err.Error(), `"weather"`) {
 		t.Errorf("a projection that is none: %v", err)

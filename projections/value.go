@@ -60,9 +60,6 @@ func (v Value) IsText() bool { return v.is == isText }
 // Int is the number, 0 for anything else.
 func (v Value) Int() int64 { return v.n }
 
-// Bool says that the number is not 0.
-func (v Value) Bool() bool { return v.n != 0 }
-
 // Money is the number as an amount.
 func (v Value) Money() money.Amount { return money.Amount(v.n) }
 

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -41,7 +42,8 @@ func openConn(path string, o connOptions) (*conn, error) {
 	if o.VFS != "" {
 		options.Set("vfs", o.VFS)
 	}
-	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: options.Encode()}
+	query := strings.ReplaceAll(options.Encode(), "+", "%20") // SQLite reads a plus as a plus
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query}
 	db, err := sqlite3.Open(name.String())
 	if err != nil {
 		return nil, errors.Wrapf(err, "open %s", path)

@@ -58,6 +58,9 @@ func openReadModel(path, synchronous string, list []projections.Projection) (*Re
 		pool: newPool(path, connOptions{}, readers),
 	}
 	if err := m.write(context.Background(), func() error { return m.setUp(list) }); err != nil {
+		if errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB) {
+			err = errors.Wrap(err, "the file is damaged; it may be deleted, its rows are rebuilt from the events")
+		}
 		return nil, errors.CombineErrors(err, m.Close())
 	}
 	return m, nil

@@ -54,11 +54,11 @@ type billPart struct {
 func billParts(q *billing.Query) []billPart {
 	var since, until, first, last int64 // last is the day after the last whole one
 	if !q.Since.IsZero() {
-		since = micros(q.Since)
+		since = max(0, micros(q.Since))
 		first = (since + billing.DayMicros - 1) / billing.DayMicros
 	}
 	if !q.Until.IsZero() {
-		until = micros(q.Until)
+		until = max(1, micros(q.Until)) // 0 is no border
 		last = until / billing.DayMicros
 	}
 	entries := func(from, to int64) billPart { return billPart{billing.Entries, "at", from, to} }

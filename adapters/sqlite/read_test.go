@@ -1,9 +1,11 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +58,7 @@ func TestReadModelKeepsTheLawsOfProjections(t *testing.T) {
 			paths[again] = paths[m]
 			return again
 		},
-		Seeds: 3,
+		Seeds: 2,
 	})
 }
 
@@ -171,6 +173,53 @@ func TestShadowLeavesNothingBehind(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+func TestReadModelSaysThatADamagedFileMayBeDeleted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "read.db")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.OpenReadModel(path, everyProjection...); err == nil || !strings.Contains(err.Error(), "may be deleted") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestACommitThatWasInterruptedChangesNothingAndTheNextOneGoesThrough(t *testing.T) {
+	m := openRead(t, filepath.Join(t.TempDir(), "read.db"), everyProjection...)
+	table := stats.Hours
+	row := make([]projections.Value, len(table.Columns))
+	for i, c := range table.Columns {
+		if row[i] = projections.Text("x"); c.Number() {
+			row[i] = projections.Int(1)
+		}
+	}
+	var changes projections.Changes
+	changes.Add(table, row...)
+	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := m.Commit(ended, &changes, step); err == nil {
+		t.Error("a commit went through although its context had ended")
+	}
+	if rows, at := lawtest.Dump(t, m, stats.Projection{}); len(rows) != 0 || at != 0 {
+		t.Errorf("%v at %d", rows, at)
+	}
+	if err := m.Commit(context.Background(), &changes, step); err != nil {
+		t.Fatal(err)
+	}
+	if rows, at := lawtest.Dump(t, m, stats.Projection{}); len(rows) != 1 || at != 5 {
+		t.Errorf("%v at %d", rows, at)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Commit(context.Background(), &changes, step); err == nil {
+		t.Error("a closed read model took a commit")
+	}
+	if _, err := m.Checkpoints(context.Background()); err == nil {
+		t.Error("a closed read model answered")
 	}
 }
 

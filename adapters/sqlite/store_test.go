@@ -36,7 +36,7 @@ func TestTheSQLiteStoreKeepsThePromisesOfAStore(t *testing.T) {
 }
 
 func TestTheSQLiteStoreAnswersAsTheMemoryStore(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "events.db")
@@ -172,7 +172,7 @@ func TestAFullOrBrokenDiskLosesNothingAndTheStoreRecoversByItself(t *testing.T) 
 			s := openStore(t, filepath.Join(t.TempDir(), "events.db"), sqlite.StoreOptions{VFS: name})
 			oracle := memory.NewStore()
 			faults := 0
-			for step := range int64(200) {
+			for step := range int64(120) {
 				a, b := row(t, "a", 2*step), row(t, "b", events.AnyVersion)
 				batch := func() []events.Append {
 					return []events.Append{

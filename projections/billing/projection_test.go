@@ -159,19 +159,4 @@ func TestQueriesThatCanNotBeAnsweredAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	midnight := evening.Truncate(24 * time.Hour)
-	for _, c := range []struct {
-		q     billing.Query
-		whole bool
-	}{
-		{billing.Query{}, true},
-		{billing.Query{Since: midnight}, true},
-		{billing.Query{Since: midnight.In(time.FixedZone("", 3600)), Until: midnight.AddDate(0, 0, 3)}, true},
-		{billing.Query{Since: midnight, Until: evening}, false},
-		{billing.Query{Since: midnight.Add(time.Nanosecond)}, false},
-	} {
-		if have := c.q.WholeDays(); have != c.whole {
-			t.Errorf("%+v: whole days %v", c.q, have)
-		}
-	}
 }

@@ -40,11 +40,6 @@ func (q *Query) Check() error {
 	return nil
 }
 
-// WholeDays says that the query's borders are midnights in UTC, so that sums by day can answer it.
-func (q *Query) WholeDays() bool { return midnight(q.Since) && midnight(q.Until) }
-
-func midnight(t time.Time) bool { return t.IsZero() || t.Equal(t.UTC().Truncate(24*time.Hour)) }
-
 // Reader answers queries over what was billed. Every read model of this projection is one.
 type Reader interface {
 	// Bill sums what matches, ordered by the fields it is grouped by. Without groups it is exactly one line.

@@ -26,7 +26,7 @@ type Subject struct {
 }
 
 // requests is the length of the histories of the laws.
-const requests = 120
+const requests = 90
 
 // Run checks all laws.
 func Run(t *testing.T, s Subject) {
@@ -148,7 +148,7 @@ func (b *behind) After(ctx context.Context, after events.Position, yield func(*e
 func (b *behind) Head(context.Context) (events.Position, error) { return b.until, nil }
 
 func (l *law) cuts(t *testing.T) {
-	for range 3 {
+	for range 2 {
 		m := l.Model(t)
 		o := l.options(m)
 		o.Store = &behind{Store: l.store} // what is pushed can not be had from the store
