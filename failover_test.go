@@ -344,3 +344,29 @@ func TestBodiesThatAreNotValidAreRefused(t *testing.T) {
 	}
 	_ = time.Now
 }
+
+// An open breaker, a force-opened one and a blocked account are as before after a restart.
+func TestBreakersAndBlocksSurviveARestart(t *testing.T) {
+	r := newRig(t, nil)
+	bad := fixed()
+	bad.ErrRate, bad.ErrStatus = 1, 500
+	r.upstream("a", bad, map[string]any{"breaker": map[string]any{"failures": 1}})
+	r.upstream("b", fixed(), map[string]any{"priority": 1})
+	key := r.key("team", nil)
+	if resp, _ := r.post("/v1/chat/completions", chatBody("x"), "Authorization", key); resp.StatusCode != 200 {
+		t.Fatal(resp.StatusCode)
+	}
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	if status, body := r.admin("POST", "/api/v1/accounts/b-1/block", map[string]any{"until": until}); status/100 != 2 {
+		t.Fatalf("%d %s", status, body)
+	}
+	r.close()
+	r.open()
+	resp, body := r.post("/v1/chat/completions", chatBody("x"), "Authorization", key)
+	if resp.StatusCode != 503 {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if e := r.entry(resp.Header.Get("X-Request-Id")); len(e.Excluded) != 2 || e.Excluded[0].Reason != "circuit_open" || e.Excluded[1].Reason != "no_account" {
+		t.Errorf("logged %+v", e)
+	}
+}

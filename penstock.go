@@ -263,6 +263,9 @@ func (g *Gateway) recover() error {
 func (g *Gateway) openPlanes() error {
 	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal})
 	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
+	if err := g.restore(); err != nil {
+		return err
+	}
 	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) { g.system.Reconfigure(layoutOf(s)) })
 	g.transport = outbound.New(g.config.Egress)
 	dispatcher := &actors.Dispatcher{
@@ -282,6 +285,24 @@ func (g *Gateway) openPlanes() error {
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
 	})
 	return err
+}
+
+// restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
+func (g *Gateway) restore() error {
+	for _, prefix := range []string{"upstream/", "account/"} {
+		err := g.store.Find(context.Background(), events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
+			for _, f := range c.Facts {
+				if err := g.system.Restore(f, c.At); err != nil {
+					g.log.Debug("breaker or block not restored", "stream", c.Stream, "error", err) // removed meanwhile
+				}
+			}
+			return true
+		})
+		if err != nil {
+			return errors.Wrap(err, "restore breakers and blocks")
+		}
+	}
+	return nil
 }
 
 func (g *Gateway) bootstrap() error {
