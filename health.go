@@ -60,7 +60,7 @@ func (o *outcomes) count(batch []*events.Committed) {
 			case *request.Settled:
 				o.of(f.Outcome).Add(1)
 			case *request.Rejected:
-				o.rejected.Add(1)
+				o.of(f.Outcome()).Add(1)
 			}
 		}
 	}

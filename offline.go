@@ -18,7 +18,8 @@ import (
 // Offline is the data of a gateway that does not run, for operators. It holds the lock of the data folder, so that no
 // gateway starts meanwhile. Read models that are behind are brought up to date when it opens.
 type Offline struct {
-	books
+	readings
+	*closer
 	dir    string
 	secret string
 	lock   *os.File
@@ -44,12 +45,18 @@ func OpenOffline(ctx context.Context, dir, secretKey string) (*Offline, error) {
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
 	}
-	o.books = books{model, func(context.Context) error { return nil }}
-	runner := projections.NewRunner(projections.Options{Store: o.store, Model: model, Projections: projectionList()})
-	err = errors.CombineErrors(runner.Start(ctx), runner.Stop(ctx))
-	if err != nil {
-		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
+	catchUp := func(ctx context.Context) error {
+		runner := projections.NewRunner(projections.Options{Store: o.store, Model: model, Projections: projectionList()})
+		return errors.Wrap(errors.CombineErrors(runner.Start(ctx), runner.Stop(ctx)), "read models")
 	}
+	o.readings.model = model
+	if err := catchUp(ctx); err != nil {
+		return nil, errors.CombineErrors(err, o.Close())
+	}
+	if o.closer, err = newOfflineCloser(ctx, dir, o.store, catchUp); err != nil {
+		return nil, errors.CombineErrors(err, o.Close())
+	}
+	o.readings = readings{model, func(context.Context) error { return nil }, o.closer}
 	return o, nil
 }
 

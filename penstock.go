@@ -79,6 +79,8 @@ type Gateway struct {
 	proxyAddr  net.Addr
 	adminAddr  net.Addr
 	adminToken string
+	out        outlets
+	ledger     bookkeeping
 
 	outcomes  outcomes
 	recovered int
@@ -149,7 +151,7 @@ func (g *Gateway) open() error {
 		return err
 	}
 	undo := func() { proxyListener.Close(); adminListener.Close() }
-	for _, step := range []func() error{g.openData, g.openBooks, g.recover, g.openPlanes, g.bootstrap} {
+	for _, step := range []func() error{g.openData, g.openBooks, g.openFeed, g.recover, g.openLedger, g.openPlanes, g.bootstrap} {
 		if err := step(); err != nil {
 			undo()
 			return err
@@ -158,6 +160,7 @@ func (g *Gateway) open() error {
 	g.journal.Record("node/"+g.node, "", &node.Started{
 		Node: g.node, Version: g.config.Version, Recovered: g.recovered, Durability: g.config.Durability,
 	})
+	g.keepBooks()
 	go g.serve("data plane", func() error { return g.proxy.Serve(proxyListener) })
 	go g.serve("admin API", func() error { return g.admin.Serve(adminListener) })
 	g.log.Info("ready", "listen", g.proxyAddr.String(), "admin", g.adminAddr.String(), "data", g.config.DataDir,
@@ -253,6 +256,7 @@ func (g *Gateway) recover() error {
 		Push: func(batch []*events.Committed) {
 			g.outcomes.count(batch)
 			g.runner.Push(batch)
+			g.out.pushed(batch)
 		},
 	})
 	g.recovered = len(open)
@@ -266,7 +270,11 @@ func (g *Gateway) openPlanes() error {
 	if err := g.restore(); err != nil {
 		return err
 	}
-	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) { g.system.Reconfigure(layoutOf(s)) })
+	g.openOutlets()
+	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) {
+		g.system.Reconfigure(layoutOf(s))
+		g.reconfigureHooks(s)
+	})
 	g.transport = outbound.New(g.config.Egress)
 	dispatcher := &actors.Dispatcher{
 		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
@@ -283,6 +291,8 @@ func (g *Gateway) openPlanes() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
+		Feed: g.out.feed, Webhooks: hookState{&g.out},
+		Audit: g.ledger.closer, Books: g.ledger.closer,
 	})
 	return err
 }
@@ -365,6 +375,7 @@ func (g *Gateway) shut() error {
 			err = errors.CombineErrors(err, errors.Wrap(f(), what))
 		}
 	}
+	g.stopBooks()
 	try(g.admin != nil, "admin API", func() error { return g.admin.Close(ctx) })
 	if g.proxy != nil {
 		g.proxy.Close()
@@ -373,7 +384,9 @@ func (g *Gateway) shut() error {
 	if g.transport != nil {
 		g.transport.Close()
 	}
+	try(g.out.hooks != nil, "webhooks", func() error { return g.closeOutlets(ctx) })
 	try(g.journal != nil, "journal", func() error { return g.journal.Close(ctx) })
+	try(g.ledger.stop != nil, "head of the chain", func() error { return g.ledger.closer.keep(ctx) })
 	try(g.runner != nil, "read models", func() error { return g.runner.Stop(ctx) })
 	try(g.model != nil, "read models", func() error { return g.model.Close() })
 	try(g.store != nil, "event store", func() error { return g.store.Close() })

@@ -57,7 +57,7 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 
 // ports are what the admin API shows.
 func (g *Gateway) ports() admin.Ports {
-	read := books{g.model, g.settledNow}
+	read := readings{g.model, g.settledNow, g.ledger.closer}
 	return admin.Ports{
 		Catalog: configuration{g.catalogue}, Log: read, Events: g.store, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
 	}
@@ -77,48 +77,52 @@ func (g *Gateway) settledNow(ctx context.Context) error {
 	return g.runner.WaitFor(ctx, head)
 }
 
-// books reads the read models once they have caught up.
-type books struct {
-	model *sqlite.ReadModel
-	ready func(context.Context) error
+// readings reads the read models once they have caught up.
+type readings struct {
+	model  *sqlite.ReadModel
+	ready  func(context.Context) error
+	closer *closer
 }
 
-func (b books) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
+func (b readings) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
 	return b.model.Requests(ctx, q)
 }
 
-func (b books) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
+func (b readings) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
 	return b.model.Request(ctx, id)
 }
 
-func (b books) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
+func (b readings) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
 	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.closer.whole(q); err != nil {
 		return nil, err
 	}
 	return b.model.Bill(ctx, q)
 }
 
-func (b books) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
+func (b readings) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
 	if err := b.ready(ctx); err != nil {
 		return stats.Overview{}, err
 	}
 	return b.model.Overview(ctx, q)
 }
 
-func (b books) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
+func (b readings) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
 	return b.model.Timeseries(ctx, q)
 }
 
-func (b books) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
+func (b readings) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -130,6 +134,8 @@ func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([
 	if err := g.settledNow(ctx); err != nil {
 		return nil, err
 	}
+	g.ledger.closer.replays.RLock() // nothing is taken away meanwhile
+	defer g.ledger.closer.replays.RUnlock()
 	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
 		shadow := func() (projections.ReadModel, error) { return sqlite.OpenShadow(g.config.DataDir, p) }
 		if verify {
@@ -162,9 +168,12 @@ func replay(_ context.Context, projection string, one func(projections.Projectio
 type configuration struct{ *actors.Catalogue }
 
 func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
+	if err := checkHooks(changes); err != nil {
+		return admin.Outcome{}, err
+	}
 	wishes := make([]actors.Wish, len(changes))
 	for i, x := range changes {
-		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, APIKey: x.Extras.APIKey, Check: check(x.Match)}
+		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, Credential: x.Extras.Credential, Check: check(x.Match)}
 	}
 	applied, err := c.Catalogue.Apply(ctx, wishes, o.DryRun, o.Prune)
 	switch {

@@ -57,7 +57,7 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}) (Pa
 	if gone != nil {
 		away = gone()
 	}
-	timer := time.NewTimer(callerTimeout)
+	timer := time.NewTimer(s.callerTimeout)
 	defer timer.Stop()
 	why, no := gate.TimedOut, Refusal{Reason: TimedOut}
 	select {

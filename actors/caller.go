@@ -13,11 +13,8 @@ import (
 // CallerID names whose slots count: "user/<id>", or "key/<id>" of a key that belongs to nobody.
 type CallerID = string
 
-// Callers wait for their own slots for at most callerTimeout, and at most callerQueueMax of them at once.
-const (
-	callerTimeout  = 30 * time.Second
-	callerQueueMax = 20
-)
+// Callers wait for their own slots for at most 30 s, and at most callerQueueMax of them at once.
+const callerQueueMax = 20
 
 // Pass is a slot of a caller: of the user and of the key, granted as one. It is held until Leave.
 type Pass struct {
@@ -156,7 +153,7 @@ func (d *callerDesk) after() {
 
 func (d *callerDesk) reconfigure(m *reconfigureCaller) {
 	longest := callerQueueMax
-	queue := &gate.Queue{Timeout: callerTimeout, MaxLength: &longest}
+	queue := &gate.Queue{Timeout: d.sys.callerTimeout, MaxLength: &longest}
 	keys := make(map[string]*gate.Gate, len(m.keys))
 	for _, k := range m.keys {
 		g := d.keys[k.ID]

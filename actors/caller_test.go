@@ -138,6 +138,21 @@ func TestACallerThatGoesAwayLeavesTheQueue(t *testing.T) {
 	h.enter(t, "last", "alone").ends("")
 }
 
+func TestACallerWaitsForAWhileOnly(t *testing.T) {
+	h := openHouse(t, Layout{})
+	h.callerTimeout = 2 * time.Millisecond
+	h.Reconfigure(family())
+	p := h.enter(t, "r0", "alone").ends("")
+	for i := range 30 { // more than the queue holds: who timed out has left it
+		h.enter(t, fmt.Sprint("r", i+1), "alone").waits().ends(TimedOut)
+	}
+	h.Leave(p)
+	h.enter(t, "last", "alone").ends("")
+	if NewSystem(Options{}).callerTimeout != 30*time.Second {
+		t.Fatal("the usual wait is 30 s")
+	}
+}
+
 func TestCallersFollowTheLayout(t *testing.T) {
 	h := openHouse(t, family())
 	h.enter(t, "x", "nobody").ends(UnknownCaller)

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// Vault seals the credentials of accounts.
+// Vault seals the credentials of accounts and webhooks; account is a catalog.Sealed.SecretID.
 type Vault interface {
 	Seal(account string, version int64, plain string) (sealed, digest []byte)
 	Digest(account, plain string) []byte
 	Open(account string, version int64, sealed []byte) (string, error)
 }
 
-// UnopenedError names the accounts whose credentials the vault does not open.
+// UnopenedError names the accounts, and webhooks as webhook/ID, whose credentials the vault does not open.
 type UnopenedError struct{ Accounts []string }
 
 func (e *UnopenedError) Error() string {
@@ -31,10 +31,10 @@ func (e *UnopenedError) Error() string {
 
 // Wish is a change of one resource. A nil Resource wants it gone.
 type Wish struct {
-	Kind     catalog.Kind
-	ID       string
-	Resource catalog.Resource
-	APIKey   string // of an account, in plain text; "" keeps the present one
+	Kind       catalog.Kind
+	ID         string
+	Resource   catalog.Resource
+	Credential string // of a Sealed resource, in plain text; "" keeps the present one
 	// Check refuses the change by the version of the resource that is there now, 0 for none. May be nil.
 	Check func(version int64) error
 }
@@ -115,30 +115,31 @@ func (c *Catalogue) Serve(journal *events.Journal, node string, inForce func(*ca
 	c.journal, c.node, c.inForce = journal, node, inForce
 }
 
-// open opens the credentials of all accounts, taking over those that known has.
+// open opens the credentials of all accounts and webhooks, taking over those that known has.
 func (c *Catalogue) open(ctx context.Context, known map[string]credential) (map[string]credential, error) {
 	opened := map[string]credential{}
 	var bad []string
-	for _, r := range c.state.List(catalog.KindAccount) {
-		a := r.(*catalog.Account)
-		if k, ok := known[a.ID]; ok && k.version == a.SecretVersion {
-			opened[a.ID] = k
+	for _, r := range slices.Concat(c.state.List(catalog.KindAccount), c.state.List(catalog.KindWebhook)) {
+		id := r.(catalog.Sealed).SecretID()
+		version, _ := r.(catalog.Sealed).Secret()
+		if k, ok := known[id]; ok && k.version == version {
+			opened[id] = k
 			continue
 		}
-		sealed, err := c.store.Secret(ctx, a.ID, a.SecretVersion)
+		sealed, err := c.store.Secret(ctx, id, version)
 		if err != nil {
-			return nil, errors.Wrapf(err, "account %s", a.ID)
+			return nil, errors.Wrapf(err, "%s %s", r.Kind(), r.Ident())
 		}
 		if sealed == nil {
-			bad = append(bad, a.ID)
+			bad = append(bad, id)
 			continue
 		}
-		plain, err := c.vault.Open(a.ID, a.SecretVersion, sealed.Sealed)
+		plain, err := c.vault.Open(id, version, sealed.Sealed)
 		if err != nil {
-			bad = append(bad, a.ID)
+			bad = append(bad, id)
 			continue
 		}
-		opened[a.ID] = credential{a.SecretVersion, plain}
+		opened[id] = credential{version, plain}
 	}
 	if len(bad) > 0 {
 		slices.Sort(bad)
@@ -150,9 +151,9 @@ func (c *Catalogue) open(ctx context.Context, known map[string]credential) (map[
 // Snapshot is the configuration in force.
 func (c *Catalogue) Snapshot() *catalog.Snapshot { return c.snapshot.Load() }
 
-// Credential is the credential of an account.
-func (c *Catalogue) Credential(account string) (string, bool) {
-	k, ok := (*c.credentials.Load())[account]
+// Credential is the credential of an account, or another one by its catalog.Sealed.SecretID.
+func (c *Catalogue) Credential(id string) (string, bool) {
+	k, ok := (*c.credentials.Load())[id]
 	return k.plain, ok
 }
 
@@ -234,8 +235,8 @@ func (c *Catalogue) commands(ctx context.Context, wishes []Wish) ([]Applied, []c
 			continue
 		}
 		r := w.Resource
-		if a, ok := r.(*catalog.Account); ok && w.APIKey != "" {
-			sealed, secret, err := c.sealed(ctx, a, before, w.APIKey)
+		if with, ok := r.(catalog.Sealed); ok && w.Credential != "" {
+			sealed, secret, err := c.sealed(ctx, with, before, w.Credential)
 			if err != nil {
 				return nil, nil, nil, err
 			}
@@ -249,26 +250,25 @@ func (c *Catalogue) commands(ctx context.Context, wishes []Wish) ([]Applied, []c
 	return out, cmds, secrets, nil
 }
 
-// sealed is the account with a version of the credential: the present one when that is the same, else a new one.
-func (c *Catalogue) sealed(ctx context.Context, a *catalog.Account, before catalog.Resource, plain string) (*catalog.Account, *events.Secret, error) {
-	newest, err := c.store.Secret(ctx, a.ID, 0)
+// sealed is the resource with a version of the credential: the present one when that is the same, else a new one.
+func (c *Catalogue) sealed(ctx context.Context, r catalog.Sealed, before catalog.Resource, plain string) (catalog.Sealed, *events.Secret, error) {
+	id := r.SecretID()
+	newest, err := c.store.Secret(ctx, id, 0)
 	if err != nil {
-		return nil, nil, errors.Wrapf(err, "account %s", a.ID)
+		return nil, nil, errors.Wrapf(err, "%s %s", r.Kind(), r.Ident())
 	}
-	with := *a
-	with.Masked = catalog.Mask(plain)
-	if old, ok := before.(*catalog.Account); ok && newest != nil && newest.Version == old.SecretVersion &&
-		bytes.Equal(newest.Digest, c.vault.Digest(a.ID, plain)) {
-		with.SecretVersion = old.SecretVersion
-		return &with, nil, nil
+	masked := catalog.Mask(plain)
+	if old, ok := before.(catalog.Sealed); ok && newest != nil && bytes.Equal(newest.Digest, c.vault.Digest(id, plain)) {
+		if version, _ := old.Secret(); version == newest.Version {
+			return r.WithSecret(version, masked), nil, nil
+		}
 	}
-	with.SecretVersion = 1
+	s := &events.Secret{ID: id, Version: 1}
 	if newest != nil {
-		with.SecretVersion = newest.Version + 1
+		s.Version = newest.Version + 1
 	}
-	s := &events.Secret{ID: a.ID, Version: with.SecretVersion}
-	s.Sealed, s.Digest = c.vault.Seal(a.ID, s.Version, plain)
-	return &with, s, nil
+	s.Sealed, s.Digest = c.vault.Seal(id, s.Version, plain)
+	return r.WithSecret(s.Version, masked), s, nil
 }
 
 // prune adds the removal of everything that is not named.
@@ -312,7 +312,8 @@ func (c *Catalogue) commit(ctx context.Context, changes []catalog.Change, secret
 			at++
 		}
 	}
-	opened, err := c.open(ctx, *c.credentials.Load())
+	// It is stored: whoever asked for it may have gone, but it comes into force.
+	opened, err := c.open(context.WithoutCancel(ctx), *c.credentials.Load())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -17,7 +18,7 @@ type Durability string
 
 // The levels, from the strictest to the loosest that is supported.
 const (
-	// Dispatched: request bytes leave for an upstream only when {admitted, dispatched} is committed.
+	// AtDispatch: request bytes leave for an upstream only when {admitted, dispatched} is committed.
 	AtDispatch Durability = "dispatched"
 	// Overlapped: the commit runs beside the call; no byte of the answer leaves before it.
 	Overlapped Durability = "overlapped"
@@ -65,34 +66,37 @@ type Answer struct {
 }
 
 // Begin runs a request up to its answer, or to the first content of a stream.
-func (d *Dispatcher) Begin(c *Call) Answer {
+func (d *Dispatcher) Begin(c *Call) (a Answer) {
 	if d.Draining != nil && d.Draining() {
 		return d.Refuse(c, failure.New(failure.Draining, ""))
 	}
 	if err := d.Journal.Room(); err != nil {
 		return refusalAnswer(c, storeRefusal(err), false)
 	}
-	l := &life{d: d, c: c, snap: d.Catalog(), now: d.Now}
+	l := d.newLife(c)
 	defer func() {
 		if r := recover(); r != nil {
-			l.panicked(r)
+			a = l.panicked(r)
 		}
 	}()
-	return l.guard(l.run)
+	return l.run()
+}
+
+func (d *Dispatcher) newLife(c *Call) *life {
+	return &life{d: d, c: c, snap: d.Catalog(), key: c.Key, now: d.Now}
 }
 
 // Refuse answers a request that never came to a plan, and records that with a lone request.rejected when the journal
 // has room: what overloads the store is not helped by more events.
 func (d *Dispatcher) Refuse(c *Call, r failure.Refusal) Answer {
 	if d.Journal.Room() == nil {
-		l := &life{d: d, c: c, snap: d.Catalog(), now: d.Now}
-		l.rejected(r, nil)
+		d.newLife(c).rejected(r, nil)
 	}
 	return refusalAnswer(c, r, false)
 }
 
 func storeRefusal(err error) failure.Refusal {
-	if isOverloaded(err) {
+	if errors.Is(err, events.ErrOverloaded) {
 		return failure.New(failure.StoreOverloaded, "")
 	}
 	return failure.New(failure.StoreUnavailable, "")

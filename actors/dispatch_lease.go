@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/failure"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/domain/routing"
@@ -29,38 +28,30 @@ func (t *trial) drop(account string) {
 // acquire gets a lease: at once from the first candidate that has one free, else by waiting at all of them that have a
 // queue. A refusal says that there is nothing to hope for.
 func (l *life) acquire() *failure.Refusal {
-	if budget := l.snap.Settings.MaxAttempts; budget > 0 && l.attempts >= budget {
-		return l.spent()
-	}
 	want := Want{ID: LeaseID{Request: l.c.ID, Attempt: l.attempts + 1}, Key: l.c.Ask.Key}
-	alive := 0
+	alive := false
 	for i := range l.tries {
 		t := &l.tries[i]
 		if t.dead {
 			continue
 		}
-		lease, refusal := l.d.System.Try(want, Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts})
-		if refusal == nil {
-			l.granted(t, lease)
+		lease, no := l.d.System.Try(want, Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts})
+		if no == nil {
+			l.granted(lease)
+			l.at(t.Candidate)
 			return nil
 		}
-		t.reason, t.until = refusal.Reason, refusal.Until
-		if t.reason == ConcurrencyFull {
-			alive++
-		} else {
-			t.dead = true
-		}
+		t.reason, t.until = no.Reason, no.Until
+		t.dead = t.reason != ConcurrencyFull
+		alive = alive || !t.dead
 	}
-	if alive == 0 {
+	if !alive {
 		return l.spent()
 	}
 	return l.wait(want)
 }
 
-func (l *life) granted(t *trial, lease Lease) {
-	l.lease, l.leased = lease, true
-	l.at(t.Candidate)
-}
+func (l *life) granted(lease Lease) { l.lease, l.leased = lease, true }
 
 // at makes the candidate the present one.
 func (l *life) at(c *routing.Candidate) { l.cand, l.up = c, l.snap.Upstream(c.Upstream.ID) }
@@ -75,136 +66,127 @@ func (l *life) wait(want Want) *failure.Refusal {
 	}
 	began := l.now()
 	var pending *events.Pending
-	n := int64(0)
-	lease, refusal := l.d.System.Wait(want, cs, l.c.Gone.Done(), func(p Place) {
+	queued, noted := false, false
+	lease, no := l.d.System.Wait(want, cs, l.c.Gone.Done(), func(p Place) {
+		queued = true
 		l.queued = &request.Queued{Upstreams: p.Upstreams, Position: p.Position, Ticket: p.Ticket, Deadline: p.Deadline.UTC()}
-		if l.last != nil { // the story of the failed attempt comes first, with the next dispatch
-			return
+		if !l.stored { // else what happened before comes first, with the next dispatch
+			noted, pending = true, l.noteQueued()
 		}
-		l.admitted()
-		l.add(l.queued)
-		n = int64(len(l.facts))
-		mode := events.May
-		if l.d.Durability == Relaxed {
-			mode = events.Must
-		}
-		pending, l.stored = l.d.Journal.Start(l.take(false), mode), true
 	})
 	waited := l.now().Sub(began)
-	l.waited += waited
+	if queued {
+		l.waited += waited
+	}
+	if no == nil {
+		l.granted(lease)
+	}
 	if pending != nil {
-		if err := pending.Wait(); err != nil && l.d.Durability != Relaxed {
-			l.version, l.stored = l.version-n, false
-			if refusal == nil {
-				l.d.System.Release(lease, nil)
+		if err := pending.Wait(); err != nil {
+			l.version, l.stored, noted = 0, false, false
+			if no == nil {
+				r := storeRefusal(err)
+				return &r
 			}
-			r := storeRefusal(err)
-			return &r
 		}
 	}
-	if refusal != nil {
-		return l.notServed(*refusal)
+	if no != nil {
+		return l.notServed(*no)
 	}
-	l.queueEnd = "resumed"
-	for i := range l.tries {
-		if l.tries[i].Upstream.ID == lease.Upstream {
-			l.granted(&l.tries[i], lease)
-		}
+	if queued {
+		l.queueEnd = "resumed"
 	}
-	if r := l.lookAgain(); r != nil {
-		l.release(nil)
+	useful, r := l.lookAgain()
+	switch {
+	case r != nil:
 		return r
+	case !useful:
+		l.release()
+		return l.acquire()
 	}
-	if l.queued != nil {
-		if l.last != nil {
-			l.add(l.queued)
-		}
+	if queued && !noted {
+		l.add(l.queued)
+	}
+	if queued {
 		l.add(&request.Resumed{Upstream: lease.Upstream, WaitedUS: waited.Microseconds()})
 	}
 	return nil
 }
 
 // notServed says why the wait came to nothing.
-func (l *life) notServed(r Refusal) *failure.Refusal {
-	var f failure.Refusal
-	switch r.Reason {
+func (l *life) notServed(no Refusal) *failure.Refusal {
+	code, reason := failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates
+	switch no.Reason {
 	case TimedOut:
 		l.queueEnd = "timed_out"
-		f = failure.New(failure.QueueWaitTimeout, "QUEUE_WAIT_TIMEOUT")
+		code, reason = failure.QueueWaitTimeout, "QUEUE_WAIT_TIMEOUT"
 	case Aborted:
 		l.queueEnd = "aborted"
-		f = failure.New(failure.ClientDisconnect, "QUEUE_WAIT_ABORTED")
+		code, reason = failure.ClientDisconnect, "QUEUE_WAIT_ABORTED"
 	case QueueFull:
-		f = failure.New(failure.AllUpstreamsUnavailable, failure.QueueFull)
+		reason = failure.QueueFull
 	case ConcurrencyFull:
-		f = failure.New(failure.AllUpstreamsUnavailable, failure.ConcurrencyFull)
-	case CircuitOpen, Evicted:
-		f = failure.New(failure.AllUpstreamsUnavailable, failure.UpstreamCircuitOpen)
+		reason = failure.ConcurrencyFull
+	case CircuitOpen:
+		reason = failure.UpstreamCircuitOpen
+	case Evicted: // by a breaker that knows when it tries again, or since the upstream is no more
+		if !no.Until.IsZero() {
+			reason = failure.UpstreamCircuitOpen
+		}
 	case LocalFault, Stopped:
-		f = failure.New(failure.LocalFault, string(r.Reason))
-	default:
-		f = failure.New(failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates)
+		code, reason = failure.LocalFault, string(no.Reason)
 	}
-	f = f.WithUntil(r.Until, l.now())
-	return &f
+	r := failure.New(code, reason).WithUntil(no.Until, l.now())
+	return &r
 }
 
 // spent is the refusal when no candidate is left.
 func (l *life) spent() *failure.Refusal {
-	f := failure.New(failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates)
+	r := failure.New(failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates)
 	var until time.Time
 	for i := range l.tries {
 		t := &l.tries[i]
 		switch t.reason {
 		case CircuitOpen:
-			f = failure.New(failure.AllUpstreamsUnavailable, failure.UpstreamCircuitOpen)
+			r = failure.New(failure.AllUpstreamsUnavailable, failure.UpstreamCircuitOpen)
 		case LocalFault, Stopped:
-			f = failure.New(failure.LocalFault, string(t.reason))
+			r = failure.New(failure.LocalFault, string(t.reason))
 		}
 		if !t.until.IsZero() && (until.IsZero() || t.until.Before(until)) {
 			until = t.until
 		}
 	}
-	f = f.WithUntil(until, l.now())
-	return &f
-}
-
-// lookAgain checks, after a wait, what may have changed meanwhile: the key, its grants, the upstream.
-func (l *life) lookAgain() *failure.Refusal {
-	snap := l.d.Catalog()
-	if snap == l.snap {
-		return nil
-	}
-	key := snap.Key(l.c.Key.ID)
-	if key == nil {
-		r := failure.New(failure.InvalidAPIKey, "")
-		return &r
-	}
-	if denied := snap.Authorize(key, l.now()); denied != catalog.Accepted {
-		r := failure.New(string(denied), "")
-		return &r
-	}
-	l.snap, l.c.Key = snap, key
-	var again routing.Plan
-	l.routes(&again)
-	for i := range again.Candidates {
-		c := &again.Candidates[i]
-		if c.Upstream.ID == l.lease.Upstream && slices.Contains(c.Accounts, l.lease.Account) {
-			l.at(c)
-			return nil
-		}
-	}
-	r := again.Refusal
-	if r.IsZero() {
-		r = failure.New(failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates)
-	}
+	r = r.WithUntil(until, l.now())
 	return &r
 }
 
-// release gives the lease back, once.
-func (l *life) release(o *Outcome) {
-	if l.leased {
-		l.leased = false
-		l.d.System.Release(l.lease, o)
+// lookAgain checks, after a wait, what may have changed meanwhile: the key, its grants, the upstream. When the
+// configuration is another one the plan is made anew; the lease is useful when it is of one of its candidates.
+func (l *life) lookAgain() (useful bool, _ *failure.Refusal) {
+	was := l.snap
+	if r := l.renew(); r != nil {
+		return false, r
 	}
+	if l.snap != was {
+		l.routes(configured{})
+		if r := l.plan.Refusal; !r.IsZero() {
+			return false, &r
+		}
+	}
+	for i := range l.tries {
+		t := &l.tries[i]
+		if t.Upstream.ID == l.lease.Upstream && slices.Contains(t.accounts, l.lease.Account) {
+			l.at(t.Candidate)
+			return true, nil
+		}
+	}
+	return false, nil
 }
+
+// configured is a routing.Live that knows of no load and no fault: a plan by the configuration alone. The lease that a
+// request holds has been judged by the actors; on the board it would stand in its own way.
+type configured struct{}
+
+func (configured) Upstream(string) routing.Figures { return routing.Figures{} }
+
+func (configured) Account(string) routing.AccountFigures { return routing.AccountFigures{Active: true} }

@@ -79,6 +79,8 @@ type Gone struct {
 	fired bool
 	done  chan struct{} // made when first asked for
 	cut   io.Closer     // what the request hangs on now
+	later *time.Timer   // of FireAfter
+	over  bool          // End was called
 }
 
 // Fire says that the client is gone. Only the first call does anything.
@@ -97,6 +99,25 @@ func (g *Gone) Fire() {
 	g.mu.Unlock()
 	if cut != nil {
 		cut.Close()
+	}
+}
+
+// FireAfter fires later, unless End comes first.
+func (g *Gone) FireAfter(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over && g.later == nil {
+		g.later = time.AfterFunc(d, g.Fire)
+	}
+}
+
+// End stops FireAfter for good.
+func (g *Gone) End() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	if g.later != nil {
+		g.later.Stop()
 	}
 }
 

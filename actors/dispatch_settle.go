@@ -62,41 +62,41 @@ func (l *life) bill(t *tried) bill {
 }
 
 // reject ends a request that was never admitted.
-func (l *life) reject(r failure.Refusal, excluded []request.Exclusion) Answer {
-	l.rejected(r, excluded)
+func (l *life) reject(r failure.Refusal) Answer {
+	l.rejected(r, l.plan.Excluded)
 	return refusalAnswer(l.c, r, false)
 }
 
 func (l *life) rejected(r failure.Refusal, excluded []request.Exclusion) {
-	l.ended = true
 	l.facts = nil
 	l.add(&request.Rejected{
 		Stage: r.Stage, Code: r.Code, Status: r.Status, Reason: r.Reason, Ask: l.c.Ask, Excluded: excluded,
 		DurationUS: l.now().Sub(l.c.At).Microseconds(),
 	})
 	l.end()
-	l.leavePass()
+	l.leave()
 }
 
-// giveUp ends a request that gets no (further) attempt.
+// giveUp ends a request that has a plan and gets no (further) attempt.
 func (l *life) giveUp(r failure.Refusal) Answer {
-	if !l.stored && l.attempts == 0 {
+	gone := r.Code == failure.ClientDisconnect
+	if !l.stored && !gone {
 		for i := range l.tries {
 			if t := &l.tries[i]; t.reason != "" {
 				l.plan.Excluded = append(l.plan.Excluded, request.Exclusion{Upstream: t.Upstream.ID, Reason: string(t.reason)})
 			}
 		}
-		return l.reject(r, l.plan.Excluded)
+		return l.reject(r)
 	}
 	if l.last != nil && r.Code == failure.AllUpstreamsUnavailable {
-		return l.exhausted()
+		return l.lost()
 	}
 	s := &request.Settled{
-		Outcome: request.RejectedOut, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage,
+		Outcome: request.RejectedOut, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage, ClientGone: gone,
 	}
 	switch {
-	case r.Code == failure.ClientDisconnect:
-		s.Outcome, s.ClientGone = request.Cancelled, true
+	case gone:
+		s.Outcome = request.Cancelled
 	case l.sent:
 		s.Outcome = request.FailedOutcome
 	}
@@ -106,13 +106,12 @@ func (l *life) giveUp(r failure.Refusal) Answer {
 
 // settled appends the one end of the request and gives back everything that it holds.
 func (l *life) settled(s *request.Settled, t *tried) {
-	if l.ended {
-		return
-	}
-	l.ended = true
 	l.facts = nil // the story of a failed attempt that none followed is told by the settlement itself
 	if t != nil {
 		b := l.bill(t)
+		if s.Outcome == request.FailedOutcome && !l.served {
+			b.caller = 0 // the caller got nothing for it
+		}
 		s.Class, s.UpstreamStatus, s.UpstreamID, s.Evidence = string(t.class), t.status, t.upstreamID, t.evidence
 		s.Usage, s.UsageSource, s.ServiceTier = t.usage, t.source, t.tier
 		b.into(s)
@@ -126,19 +125,9 @@ func (l *life) settled(s *request.Settled, t *tried) {
 	s.DurationUS = l.now().Sub(l.c.At).Microseconds()
 	l.admitted() // an append that was refused took Admitted with it
 	l.add(s)
+	_ = l.awaitCommit() // an error is an answer too; what is not stored yet is kept, and the settlement behind it
 	l.end()
-	if l.pending != nil { // nobody needs it any more, but it must be heard
-		go l.pending.Wait()
-		l.pending = nil
-	}
-	l.leavePass()
-}
-
-func (l *life) leavePass() {
-	if l.hasPass {
-		l.hasPass = false
-		l.d.System.Leave(l.pass)
-	}
+	l.leave()
 }
 
 // refusalAnswer is a refusal in the client's dialect, or the bare string of early authentication.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -19,7 +20,6 @@ const progressEvery = 30 * time.Second
 // last stands between events.
 type stream struct {
 	l      *life
-	in     Incoming
 	meter  *dialect.Meter
 	src    *source
 	t      *tried
@@ -64,104 +64,58 @@ func (s *source) next(p []byte) (int, error) {
 	return n, err
 }
 
-// openStream reads a stream up to its first content. Until then another upstream may still take over.
-func (l *life) openStream(in Incoming) (Answer, bool) {
-	s := &stream{l: l, in: in, format: l.format(), t: l.seen(in), plain: true, src: &source{in: in}}
-	headers := passing(in)
-	if enc := in.Header("Content-Encoding"); enc != "" && enc != "identity" {
-		d, err := in.Decode(s.src)
-		if err != nil {
-			in.Close()
-			t := l.observe(failure.Observation{Status: s.t.status, InvalidAnswer: true}, nil)
-			t.status, t.evidence, t.instream = s.t.status, clip(err.Error()), true
-			return l.failed(t)
-		}
-		s.src.decoder, s.plain = d, false
-	}
-	s.strip = s.plain && l.injects()
-	s.meter = meters.Get().(*dialect.Meter)
-	s.meter.Reset(l.c.Endpoint.Dialect, s.format)
-	s.buf = readBuffers.Get().([]byte)
-	for {
-		err := s.take()
-		switch {
-		case s.meter.Content() || s.meter.Terminal() && !s.meter.Failed():
-			return s.commit(headers)
-		case s.meter.Failed() || err != nil:
-			if err == io.EOF && s.meter.Complete() && !s.meter.Failed() {
-				return s.commit(headers)
-			}
-			return s.early(err)
-		case len(s.ready)+len(s.meter.Held()) > headMax:
-			return s.commit(headers)
-		}
-	}
-}
-
-// early fails an attempt whose stream ended, or said that it failed, before any content.
-func (s *stream) early(err error) (Answer, bool) {
-	o := failure.Observation{Status: s.t.status}
-	var t *tried
-	switch e := s.meter.Failure(); {
-	case s.meter.Failed():
-		o.StreamFailedBeforeContent, o.ErrorType, o.ErrorCode, o.ErrorMessage = true, e.Type, e.Code, e.Message
-		t = s.l.observe(o, nil)
-	case err == io.EOF:
-		o.BodyEmpty = len(s.ready) == 0 && s.meter.Events() == 0
-		o.StreamClosedBeforeContent = !o.BodyEmpty
-		t = s.l.observe(o, nil)
-	default:
-		t = s.l.broken(err, o)
-	}
-	t.status, t.upstreamID, t.instream = s.t.status, s.t.upstreamID, true
-	if u, src := s.meter.Usage(); src != pricing.None {
-		t.usage, t.source = u, src
-	}
-	s.done()
-	return s.l.failed(t)
-}
-
-// commit hands the stream to the client's connection.
-func (s *stream) commit(headers []Header) (Answer, bool) {
-	l := s.l
-	s.t.ttft = l.now().Sub(l.began)
-	if r := l.storeRefused(s.t); r != nil {
-		s.done()
-		return l.giveUp(*r), true
-	}
-	l.d.System.Report(l.lease, Outcome{Result: l.success(), Class: string(failure.OK), Status: s.t.status, TTFT: s.t.ttft, Took: s.t.ttft})
-	s.report = l.began
-	return Answer{Status: s.t.status, Headers: headers, Stream: s.run}, true
-}
-
-// take reads once. At the end of the body what was held back is given up: it is an event, or there is none.
+// take reads once. What is held back at the end of the body passes when it ends the stream, for some upstreams leave
+// out the last blank line; else it is half an event, which would swallow the error that is said behind it.
 func (s *stream) take() error {
 	n, err := s.src.next(s.buf)
 	s.feed(s.buf[:n])
 	if err == io.EOF && s.plain {
+		whole := len(s.ready)
 		s.ready = s.meter.Flush(s.ready)
+		if !s.meter.Complete() && !s.meter.Failed() {
+			s.ready = s.ready[:whole]
+		}
 	}
 	return err
 }
 
 // feed takes plain bytes: what is whole goes to ready, the rest is held.
 func (s *stream) feed(p []byte) {
+	from := len(s.ready)
 	switch {
 	case !s.plain:
 		s.meter.Feed(p)
 		s.ready = append(s.ready, s.src.raw...)
 		s.src.raw = s.src.raw[:0]
+		return
 	case s.strip:
 		s.ready = s.meter.Strip(s.ready, p)
 	default:
-		n := len(s.ready)
 		s.ready = append(s.ready, s.meter.Held()...)
-		if k := s.meter.Feed(p); k > 0 {
-			s.ready = append(s.ready, p[:k]...)
-		} else {
-			s.ready = s.ready[:n]
-		}
+		s.ready = append(s.ready, p...)
+		s.meter.Feed(p)
+		s.ready = s.ready[:len(s.ready)-len(s.meter.Held())]
 	}
+	if s.meter.Failed() {
+		s.ready = s.ready[:from+s.untilFailure(s.ready[from:])]
+	}
+}
+
+// untilFailure is the length of whole events up to the one that says that the stream has failed. Some upstreams send
+// their mark of a complete answer all the same.
+func (s *stream) untilFailure(b []byte) int {
+	m := new(dialect.Meter)
+	m.Reset(s.l.c.Endpoint.Dialect, s.format)
+	n := 0
+	for n < len(b) && !m.Failed() {
+		i := bytes.IndexByte(b[n:], '\n')
+		if i < 0 {
+			return len(b)
+		}
+		m.Feed(b[n : n+i+1])
+		n += i + 1
+	}
+	return n
 }
 
 // run carries the stream to the client until its end, and settles the request.
@@ -174,11 +128,16 @@ func (s *stream) run(w io.Writer) (err error) {
 	}()
 	for {
 		s.write(w)
-		if s.meter.Terminal() {
-			return s.finish(w, s.rest(w))
+		switch {
+		case s.meter.Failed():
+			return s.finish(w, nil)
+		case s.meter.Terminal() && s.meter.Complete():
+			missed := s.quiet
+			s.rest(w)
+			s.quiet = missed // what comes behind the last event is no part of the answer
+			return s.finish(w, io.EOF)
 		}
-		err := s.take()
-		if s.meter.Failed() || err != nil {
+		if err := s.take(); err != nil {
 			s.write(w)
 			return s.finish(w, err)
 		}
@@ -188,11 +147,12 @@ func (s *stream) run(w io.Writer) (err error) {
 
 var errPanicked = errors.New("the request panicked")
 
-// write sends what is ready. A client that does not take it is gone.
+// write sends what is ready. A client that does not take it is gone, and nothing is written to one that is.
 func (s *stream) write(w io.Writer) {
 	if len(s.ready) == 0 {
 		return
 	}
+	s.quiet = s.quiet || s.l.c.Gone.Fired()
 	if !s.quiet {
 		if _, err := w.Write(s.ready); err != nil {
 			s.quiet = true
@@ -203,14 +163,14 @@ func (s *stream) write(w io.Writer) {
 }
 
 // rest reads what comes after the terminal event, which is little and soon: the connection can then be used again.
-func (s *stream) rest(w io.Writer) error {
+func (s *stream) rest(w io.Writer) {
 	stop := time.AfterFunc(drainAfter, s.l.cut.Fire)
 	defer stop.Stop()
 	for {
 		err := s.take()
 		s.write(w)
 		if err != nil {
-			return io.EOF // the answer was whole
+			return // the answer was whole
 		}
 	}
 }
@@ -248,16 +208,13 @@ func (s *stream) usage(complete bool) (pricing.Usage, pricing.Source) {
 // finish settles the stream. err is io.EOF after a proper end of the body.
 func (s *stream) finish(w io.Writer, err error) error {
 	l, t := s.l, s.t
-	complete := !s.meter.Failed() && (s.meter.Terminal() || err == io.EOF && s.meter.Complete())
+	complete := s.meter.Complete() && err == io.EOF
 	gone := l.leftBehind()
 	t.usage, t.source = s.usage(complete)
 	t.tier, t.took = s.meter.ServiceTier(), l.now().Sub(l.began)
 	switch {
-	case complete && gone && s.quiet && l.up.Disconnect.Drain:
-		return s.cancelled() // drained for its usage; the client did not see the end
-	case complete:
+	case complete && !s.quiet:
 		s.done()
-		l.release(nil)
 		l.settled(&request.Settled{Outcome: request.Completed, Status: t.status}, t)
 		return nil
 	case gone:
@@ -266,12 +223,11 @@ func (s *stream) finish(w io.Writer, err error) error {
 	return s.cutShort(w, err)
 }
 
-// cancelled settles a stream whose client has gone.
+// cancelled settles a stream of which the client did not see the end, though it may have been drained for its usage.
 func (s *stream) cancelled() error {
 	l := s.l
 	s.t.class = failure.Cancelled
 	s.done()
-	l.release(nil)
 	l.settled(&request.Settled{
 		Outcome: request.Cancelled, Status: statusClientGone, Code: failure.ClientDisconnect, Stage: failure.StageStreaming,
 		ClientGone: true, OnDisconnect: l.up.Disconnect.String(),
@@ -284,19 +240,18 @@ func (s *stream) cancelled() error {
 func (s *stream) cutShort(w io.Writer, err error) error {
 	l, t := s.l, s.t
 	o := failure.Observation{Status: t.status, CutMidStream: true}
-	if s.meter.Failed() {
+	told := s.meter.Failed()
+	if told {
 		e := s.meter.Failure()
 		o.ErrorType, o.ErrorCode, o.ErrorMessage = e.Type, e.Code, e.Message
 	} else if err != io.EOF {
-		o.Event = phases[phaseOf(err)]
+		o.Event = eventOf(err)
 	}
-	seen := l.observe(o, nil)
-	if seen.evidence == "" && err != nil {
-		seen.evidence = clip(err.Error())
+	l.observe(t, o, nil)
+	if t.evidence == "" && err != nil {
+		t.evidence = clip(err.Error())
 	}
-	t.Verdict, t.class, t.evidence = seen.Verdict, seen.class, seen.evidence
-	r := t.refusal()
-	told := s.meter.Failed()
+	r := failure.New(t.ClientCode, string(t.class))
 	if !told && s.plain {
 		e := errorOf(l.c, r, true)
 		e.Sequence, e.ResponseID, e.Model = s.meter.Events(), s.meter.ID(), s.meter.Model()
@@ -305,7 +260,7 @@ func (s *stream) cutShort(w io.Writer, err error) error {
 		told = true
 	}
 	s.done()
-	l.release(l.outcome(t))
+	l.tell = l.outcome(t)
 	l.settled(&request.Settled{
 		Outcome: request.FailedOutcome, Status: t.status, Code: r.Code, Reason: string(t.class), Stage: failure.StageStreaming,
 	}, t)
@@ -317,12 +272,10 @@ func (s *stream) cutShort(w io.Writer, err error) error {
 
 // done gives back what the stream has borrowed.
 func (s *stream) done() {
-	if s.in == nil {
-		return
+	s.l.closeAnswer()
+	if s.meter != nil {
+		meters.Put(s.meter)
+		readBuffers.Put(s.buf) //nolint:staticcheck // a slice header costs less than the pool saves
+		s.meter, s.buf = nil, nil
 	}
-	s.in.Close()
-	s.in = nil
-	meters.Put(s.meter)
-	readBuffers.Put(s.buf) //nolint:staticcheck // a slice header costs less than the pool saves
-	s.meter, s.buf = nil, nil
 }

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -20,45 +22,62 @@ type Open struct {
 	Key    string
 }
 
-// FindOpen reads the store from its low water and finds the requests that have no end, in order of their beginning.
+// FindOpen reads the store from its low water and finds the requests that have no end, in order of their beginning. A
+// row that can not be read counts its facts and tells nothing.
 func FindOpen(ctx context.Context, store events.Store) ([]Open, error) {
 	low, err := store.LowWater(ctx, 0)
 	if err != nil {
 		return nil, errors.Wrap(err, "find open requests")
 	}
-	stories := map[string]*Open{}
-	var order []string
-	err = store.After(ctx, max(low-1, 0), func(c *events.Committed) bool {
-		if c.Request == "" {
+	f := finder{after: max(low-1, 0), open: map[string]*Open{}}
+	for {
+		err := store.After(ctx, f.after, f.see)
+		var bad *events.DecodeError
+		if !errors.As(err, &bad) {
+			return f.found(), errors.Wrap(err, "find open requests")
+		}
+		if o := f.open[bad.Stream]; o != nil {
+			o.Story.Facts += int64(bad.Last-bad.Position) + 1
+		}
+		f.after = bad.Last
+	}
+}
+
+// finder follows the streams of requests.
+type finder struct {
+	after events.Position
+	open  map[string]*Open
+}
+
+func (f *finder) see(c *events.Committed) bool {
+	f.after = c.Last()
+	if c.Request == "" {
+		return true
+	}
+	o := f.open[c.Stream]
+	if o == nil {
+		if c.Version != 0 { // its beginning lies before the low water: it has ended
 			return true
 		}
-		o := stories[c.Stream]
-		if o == nil {
-			if c.Version != 0 { // its beginning lies before the low water: it has ended
-				return true
-			}
-			o = &Open{Stream: c.Stream, First: c.Position, Key: c.Key, Story: request.Story{ID: c.Request}}
-			stories[c.Stream] = o
-			order = append(order, c.Stream)
-		}
-		for _, f := range c.Facts {
-			o.Story.Evolve(f, c.At)
-		}
-		if c.Terminal {
-			delete(stories, c.Stream)
-		}
-		return true
-	})
-	if err != nil {
-		return nil, errors.Wrap(err, "find open requests")
+		o = &Open{Stream: c.Stream, First: c.Position, Key: c.Key, Story: request.Story{ID: c.Request}}
+		f.open[c.Stream] = o
 	}
+	for _, fact := range c.Facts {
+		o.Story.Evolve(fact, c.At)
+	}
+	if c.Terminal {
+		delete(f.open, c.Stream)
+	}
+	return true
+}
+
+func (f *finder) found() []Open {
 	var open []Open
-	for _, s := range order {
-		if o := stories[s]; o != nil {
-			open = append(open, *o)
-		}
+	for _, o := range f.open {
+		open = append(open, *o)
 	}
-	return open, nil
+	slices.SortFunc(open, func(a, b Open) int { return cmp.Compare(a.First, b.First) })
+	return open
 }
 
 // Abandon settles what a dead process left open. What reached an upstream is billed as the setting abandoned_billing
@@ -77,7 +96,8 @@ func Abandon(journal *events.Journal, snap *catalog.Snapshot, node string, now t
 		pending[i] = journal.Start(events.Append{Rows: []events.Row{row}}, events.Must)
 	}
 	for i, p := range pending {
-		if err := p.Wait(); err != nil {
+		// A conflict: the request has ended after all, in a row that could not be read.
+		if err := p.Wait(); err != nil && !errors.Is(err, events.ErrConflict) {
 			return errors.Wrapf(err, "settle abandoned request %s", open[i].Story.ID)
 		}
 	}

@@ -44,6 +44,8 @@ type System struct {
 	serial   atomic.Uint64 // makes names of actors unique over removals
 	changing sync.Mutex    // held by Reconfigure and Stop
 	hooks    hooks
+
+	callerTimeout time.Duration // how long callers wait for their own slots
 }
 
 // directory says which actors there are. It is replaced, never changed.
@@ -79,7 +81,7 @@ type hooks struct {
 
 // NewSystem makes a system without any actor; Reconfigure starts them.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder}
+	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, callerTimeout: 30 * time.Second}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

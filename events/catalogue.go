@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/domain/account"
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/node"
@@ -57,6 +58,13 @@ var lines = []line{
 	of[catalog.SettingRegistered]("setting.registered", 1, nil),
 	of[catalog.SettingChanged]("setting.changed", 1, nil),
 	of[catalog.SettingRemoved]("setting.removed", 1, nil),
+	of[catalog.WebhookRegistered]("webhook.registered", 1, nil),
+	of[catalog.WebhookChanged]("webhook.changed", 1, nil),
+	of[catalog.WebhookRemoved]("webhook.removed", 1, nil),
+
+	of[books.Closed]("books.closed", 1, nil),
+	of[books.Removed]("books.removed", 1, nil),
+	of[books.Trimmed]("books.trimmed", 1, nil),
 
 	of[node.Started]("node.started", 1, nil),
 	of[node.Stopped]("node.stopped", 1, nil),

@@ -27,6 +27,9 @@ type JournalOptions struct {
 	// BatchMax bounds the appends of one commit (default 512).
 	BatchMax int
 	Node     string // written into the facts of Record
+	// Linger is how long appends that nobody waits for wait for one that is waited for, to share its commit (default
+	// 2 ms; negative: not at all).
+	Linger time.Duration
 	// Head is the store's last position at the start.
 	Head Position
 	// Open are the requests that earlier processes left open, by stream, with the position of their first row.
@@ -46,12 +49,14 @@ type Journal struct {
 	push     func([]*Committed)
 	rooms    int64
 	batchMax int
+	linger   time.Duration
 
 	used  atomic.Int64 // rooms given
 	fault atomic.Pointer[error]
 
 	mu     sync.Mutex
 	queue  []*entry
+	hasty  bool // somebody waits for something in the queue
 	closed bool
 	wake   chan struct{} // capacity 1
 	done   chan struct{} // the writer has ended
@@ -65,6 +70,7 @@ type Journal struct {
 	syncs   []syncWait   // under mu
 	open    openRequests // owned by the writer
 	stats   JournalStats // under mu
+	taken   int64        // the last append that has reached the backlog; owned by the writer
 	backlog []*entry     // kept through an outage; owned by the writer, and by Close once that has ended
 }
 
@@ -120,7 +126,7 @@ func (p *Pending) Position() (Position, error) {
 // NewJournal starts the writer.
 func NewJournal(o JournalOptions) *Journal {
 	j := &Journal{
-		store: o.Store, log: o.Logger, node: o.Node, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax,
+		store: o.Store, log: o.Logger, node: o.Node, push: o.Push, rooms: int64(o.Rooms), batchMax: o.BatchMax, linger: o.Linger,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	j.life, j.stop = context.WithCancel(context.Background())
@@ -135,6 +141,9 @@ func NewJournal(o JournalOptions) *Journal {
 	}
 	if j.batchMax == 0 {
 		j.batchMax = 512
+	}
+	if j.linger == 0 {
+		j.linger = lingerDefault
 	}
 	j.open.init(o.Open, o.Head)
 	go j.write()
@@ -206,6 +215,7 @@ func (j *Journal) Sync(ctx context.Context) error {
 	w := syncWait{j.came, make(chan struct{})}
 	j.syncs = append(j.syncs, w)
 	j.mu.Unlock()
+	j.signal()
 	select {
 	case <-w.done:
 		return nil
@@ -266,11 +276,16 @@ func (j *Journal) enqueue(e *entry) (err error) {
 	j.came++
 	e.n = j.came
 	j.queue = append(j.queue, e)
+	// The writer sleeps through what comes behind the first append while it lingers, until there is a reason to hurry.
+	wake := len(j.queue) == 1 || len(j.queue) == j.batchMax || e.pending != nil && !j.hasty
+	j.hasty = j.hasty || e.pending != nil
 	j.mu.Unlock()
 	if told != nil {
 		told.result <- Result{Err: fault}
 	}
-	j.signal()
+	if wake {
+		j.signal()
+	}
 	return nil
 }
 

@@ -117,6 +117,16 @@ func goroutines() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
+// blockedIn counts the goroutines that wait in a select of f or of what it calls.
+func blockedIn(f string) (n int) {
+	for g := range strings.SplitSeq(goroutines(), "\n\n") {
+		if head, stack, _ := strings.Cut(g, "\n"); strings.Contains(head, "[select") && strings.Contains(stack, f) {
+			n++
+		}
+	}
+	return n
+}
+
 // eventually polls what has no signal of its own.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -366,7 +376,7 @@ func TestSyncWaitsForWhatCameBeforeItAndNothingElse(t *testing.T) {
 	require.ErrorIs(t, j.Sync(ended), context.Canceled)
 	synced := make(chan error, 1)
 	go func() { synced <- j.Sync(context.Background()) }()
-	eventually(t, "somebody waits", func() bool { return strings.Contains(goroutines(), "events.(*Journal).Sync") })
+	eventually(t, "somebody waits", func() bool { return blockedIn("events.(*Journal).Sync") == 1 })
 	j.Put(one("request/b", 0, note(1)), events.Must) // behind it
 	select {
 	case err := <-synced:
@@ -393,11 +403,37 @@ func TestCloseStoresWhatIsQueuedAndRefusesTheRest(t *testing.T) {
 	for range 2 { // a second Close waits like the first
 		go func() { closed <- j.Close(context.Background()) }()
 	}
-	eventually(t, "closed", func() bool { return errors.Is(j.Commit(one("request/x", 0, note(1)), events.May), events.ErrClosed) })
+	eventually(t, "both wait", func() bool { return blockedIn("events.(*Journal).Close") == 2 })
+	require.ErrorIs(t, j.Commit(one("request/x", 0, note(1)), events.May), events.ErrClosed)
 	require.ErrorIs(t, j.Commit(last("request/x", 0), events.Last), events.ErrClosed)
 	require.Zero(t, j.Stats().Rooms, "an end after Close gives its room back")
 	s.release()
 	require.NoError(t, <-closed)
 	require.NoError(t, <-closed)
 	require.Len(t, stored(t, s), 101)
+}
+
+func TestAppendsThatNobodyWaitsForShareTheCommitOfOneThatIsWaitedFor(t *testing.T) {
+	s := newScripted()
+	j := journal(t, s, func(o *events.JournalOptions) { o.Linger = time.Hour })
+	for i := range 3 {
+		j.Put(one(fmt.Sprintf("request/%d", i), 0, note(i)), events.Must)
+	}
+	require.NoError(t, j.Commit(one("request/waited", 0, note(1)), events.Must))
+	require.Equal(t, int64(1), j.Stats().Commits)
+	require.Equal(t, int64(4), j.Stats().Appends)
+	j.Put(one("request/synced", 0, note(1)), events.Must)
+	require.NoError(t, j.Sync(context.Background()), "somebody who waits ends the linger")
+	require.Equal(t, int64(2), j.Stats().Commits)
+	j.Put(one("request/closed", 0, note(1)), events.Must)
+	require.NoError(t, j.Close(context.Background()), "and so does the end")
+	require.Equal(t, int64(3), j.Stats().Commits)
+}
+
+func TestAnAppendThatNobodyWaitsForIsStoredAfterTheLinger(t *testing.T) {
+	stored := make(chan struct{})
+	j := journal(t, newScripted(), func(o *events.JournalOptions) { o.Push = func([]*events.Committed) { close(stored) } })
+	j.Put(one("request/1", 0, note(1)), events.Must)
+	<-stored
+	require.NoError(t, j.Close(context.Background()))
 }

@@ -13,6 +13,8 @@ import (
 const (
 	retryMin = 20 * time.Millisecond
 	retryMax = time.Second
+
+	lingerDefault = 2 * time.Millisecond
 )
 
 // write is the writer's life: take what is queued, commit it, hand it on; keep what must be kept when the store fails.
@@ -39,27 +41,35 @@ func (j *Journal) write() {
 			}
 			j.backlog = slices.Delete(j.backlog, 0, n)
 			retry = retryMin
-			if len(j.backlog) == 0 {
-				j.take() // what came meanwhile makes the next group
-			}
 		}
 	}
 }
 
-// awaitWork blocks until something is queued; false: closed and nothing is left.
+// awaitWork blocks until something is queued and somebody waits for it, or it has lingered; false: closed and nothing
+// is left.
 func (j *Journal) awaitWork() bool {
+	var lingered <-chan time.Time
 	for {
 		j.mu.Lock()
-		n, closed := len(j.queue), j.closed
+		some, closed := len(j.queue) > 0, j.closed
+		hurry := closed || j.hasty || len(j.syncs) > 0 || len(j.queue) >= j.batchMax || j.linger < 0
 		j.mu.Unlock()
-		if n > 0 {
+		switch {
+		case some && hurry:
+			return true
+		case closed:
+			return false
+		case some && lingered == nil:
+			timer := time.NewTimer(j.linger)
+			defer timer.Stop()
+			lingered = timer.C
+		}
+		select {
+		case <-j.wake:
+			runtime.Gosched() // let those who are about to append join the group
+		case <-lingered:
 			return true
 		}
-		if closed {
-			return false
-		}
-		<-j.wake
-		runtime.Gosched() // let those who are about to append join the group
 	}
 }
 
@@ -98,6 +108,10 @@ func (j *Journal) giveUp() {
 // take moves the queue to the backlog.
 func (j *Journal) take() {
 	j.mu.Lock()
+	if n := len(j.queue); n > 0 {
+		j.taken = j.queue[n-1].n
+	}
+	j.hasty = false
 	if len(j.backlog) == 0 {
 		j.backlog, j.queue = j.queue, j.backlog[:0]
 	} else {
@@ -151,10 +165,6 @@ func (j *Journal) failed(err error) {
 	if j.fault.Swap(&err) == nil {
 		j.log.Error("event store unavailable", "error", err)
 	}
-	passed := int64(0)
-	if n := len(j.backlog); n > 0 {
-		passed = j.backlog[n-1].n
-	}
 	kept := j.backlog[:0]
 	for _, e := range j.backlog {
 		if e.pending != nil {
@@ -167,14 +177,19 @@ func (j *Journal) failed(err error) {
 	}
 	clear(j.backlog[len(kept):])
 	j.backlog = kept
-	if len(kept) > 0 {
-		passed = kept[0].n - 1
-	}
 	j.mu.Lock()
 	j.stats.Faults++
 	j.held = len(kept)
-	j.passed(passed)
+	j.passed(j.frontier(kept))
 	j.mu.Unlock()
+}
+
+// frontier is how many appends have come before the first that is left.
+func (j *Journal) frontier(left []*entry) int64 {
+	if len(left) > 0 {
+		return left[0].n - 1
+	}
+	return j.taken
 }
 
 // deliver tells the projections first and then those who wait, so that whoever has seen its append stored also finds
@@ -213,7 +228,7 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 	j.stats.Facts += int64(facts)
 	j.stats.Conflicts += int64(conflicts)
 	j.held -= len(group)
-	j.passed(group[len(group)-1].n)
+	j.passed(j.frontier(j.backlog[len(group):]))
 	j.mu.Unlock()
 	for i, e := range group {
 		if e.mode == Last {

@@ -41,10 +41,23 @@ type Store interface {
 	LowWater(ctx context.Context, at Position) (Position, error)
 	// Secret returns one version of a sealed credential, nil when there is none; version 0 is the newest.
 	Secret(ctx context.Context, id string, version int64) (*Secret, error)
+	// Chain implements Chain over what is stored. It may be read beside a writer.
+	Chain(ctx context.Context, after Position, yield func(*Commit, []RawRow) bool) error
+	// Remove takes away at most limit rows of a removal in one commit and says how many: 0 when none is left. Their
+	// positions, numbers of facts and hashes stay, for Chain; no other reading shows them. It may be called again at any
+	// time, also after a crash. Nothing may be appended any more to the streams that it is about.
+	Remove(ctx context.Context, r Removal, limit int) (int, error)
 	// Probe writes and commits something harmless: nil means that the store takes appends.
 	Probe(ctx context.Context) error
 	Close() error
 }
+
+// Removal names what retention takes away: all rows of the request streams whose first fact lies between First and Last,
+// both included. The last fact of any of them is at Through. Other streams are never removed.
+type Removal struct{ First, Last, Through Position }
+
+// RequestStreams is the beginning of the names of request streams.
+const RequestStreams = "request/"
 
 // Query selects rows for an audit. Zero fields do not filter.
 type Query struct {

@@ -4,7 +4,7 @@ package migrations
 
 import "embed"
 
-// FS holds the folders: sqlite is the event store.
+// FS holds the folders: sqlite and postgres are the event store.
 //
-//go:embed sqlite
+//go:embed sqlite postgres
 var FS embed.FS

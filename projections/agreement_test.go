@@ -15,14 +15,14 @@ import (
 	"github.com/penstock/penstock/projections/stats"
 )
 
-// books are the sums that the facts of a history tell.
-type books struct {
+// figures are the sums that the facts of a history tell.
+type figures struct {
 	requests, settledSent, attempts int64
 	cost                            money.Amount
 }
 
-func audit(history []events.Append) books {
-	var b books
+func audit(history []events.Append) figures {
+	var b figures
 	for _, a := range history {
 		for _, fact := range a.Rows[0].Facts {
 			switch f := fact.(type) {

@@ -19,16 +19,19 @@ type Change struct {
 	Table  *Table
 	Op     Op
 	Values []Value
+	later  func([]Value) []Value // appends the values, of which only the key is there; nil: they are
 }
 
 // Changes gathers row changes and joins those of one row: the last Put wins, additions are summed. Its size is bounded
 // by the rows that are touched, not by the facts that touched them. The zero value is empty. One goroutine may use it.
 type Changes struct {
 	tables []*touched
+	cuts   []Cut
 	rows   int
 	chunks [][]Value // arena of the rows' values; the one at full is being filled
 	full   int
 	key    []byte
+	row    []Value // being made
 }
 
 // touched are the changed rows of one table.
@@ -48,13 +51,39 @@ const (
 // Put writes a whole row.
 func (c *Changes) Put(t *Table, values ...Value) { c.change(t, Put, values) }
 
+// PutLater is Put for a row that may change many times before it is stored: row, which appends its values, is called
+// when the changes are read. The table's key is one number.
+func (c *Changes) PutLater(t *Table, key int64, row func([]Value) []Value) {
+	rows := c.touched(t)
+	c.row = append(c.row[:0], Int(key))
+	at, known := rows.find(c, c.row)
+	if !known {
+		values := c.keep(append(c.row, make([]Value, len(t.Columns)-1)...))
+		rows.changes = append(rows.changes, Change{Table: t, Op: Put, Values: values, later: row})
+		c.rows++
+		return
+	}
+	rows.changes[at].Op, rows.changes[at].later = Put, row
+}
+
+// settle fills in the values that were left for later.
+func (c *Changes) settle(change *Change) {
+	if change.later == nil {
+		return
+	}
+	c.row = change.later(c.row[:0])
+	c.mustFit(change.Table, c.row)
+	copy(change.Values, c.row)
+	change.later = nil
+}
+
 // Append writes a row once.
 func (c *Changes) Append(t *Table, values ...Value) { c.change(t, Append, values) }
 
 // Add adds to a row; the values behind the key are numbers.
 func (c *Changes) Add(t *Table, values ...Value) { c.change(t, Add, values) }
 
-// Len is the number of rows that are touched.
+// Len is the number of rows and cuts.
 func (c *Changes) Len() int { return c.rows }
 
 // All yields the changes, table by table, in the order in which rows were first touched.
@@ -62,6 +91,7 @@ func (c *Changes) All() iter.Seq[*Change] {
 	return func(yield func(*Change) bool) {
 		for _, t := range c.tables {
 			for i := range t.changes {
+				c.settle(&t.changes[i])
 				if !yield(&t.changes[i]) {
 					return
 				}
@@ -86,13 +116,13 @@ func (c *Changes) Reset() {
 		clear(c.chunks[chunksKept:])
 		c.chunks = c.chunks[:chunksKept]
 	}
+	clear(c.cuts)
+	c.cuts = c.cuts[:0]
 	c.full, c.rows = 0, 0
 }
 
 func (c *Changes) change(t *Table, op Op, values []Value) {
-	if len(values) != len(t.Columns) {
-		panic("projections: a row of " + t.Name + " has another number of values than the table has columns")
-	}
+	c.mustFit(t, values)
 	rows := c.touched(t)
 	at, known := rows.find(c, values)
 	if !known {
@@ -103,12 +133,19 @@ func (c *Changes) change(t *Table, op Op, values []Value) {
 	have := &rows.changes[at]
 	switch op {
 	case Put:
-		have.Op = Put
+		have.Op, have.later = Put, nil
 		copy(have.Values, values)
 	case Add:
+		c.settle(have)
 		for i := t.Key; i < len(values); i++ {
 			have.Values[i] = Int(have.Values[i].n + values[i].n)
 		}
+	}
+}
+
+func (c *Changes) mustFit(t *Table, values []Value) {
+	if len(values) != len(t.Columns) {
+		panic("projections: a row of " + t.Name + " has another number of values than the table has columns")
 	}
 }
 

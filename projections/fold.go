@@ -9,10 +9,13 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-const requestStream = "request/"
+const requestStream = events.RequestStreams
 
 // pageRows is how many rows are read from the store before they are folded: no read stays open meanwhile.
 const pageRows = 512
+
+// spareMax bounds the ended requests whose memory is used again.
+const spareMax = 4096
 
 // folder folds committed rows in order of position. It keeps one story per open request, shared by all projections.
 type folder struct {
@@ -21,7 +24,9 @@ type folder struct {
 	at          events.Position // of the last fact that was folded
 	facts       int64
 	bad         int64            // rows that could not be decoded
+	gone        gone             // requests that are passed over
 	open        map[string]*open // by stream
+	ended       []*open          // may still be read by changes that are not stored
 	spare       []*open
 	page        []events.Committed
 	out         Changes
@@ -57,6 +62,11 @@ func (f *folder) row(ctx context.Context, c *events.Committed) error {
 			return err
 		}
 		story, place.First = &o.story, o.first
+		if f.gone.holds(o.first) {
+			f.forget(c.Stream, o)
+			f.at = c.Last()
+			return nil
+		}
 	}
 	for i, fact := range c.Facts {
 		if story != nil {
@@ -127,7 +137,16 @@ func (f *folder) fresh() *open {
 
 func (f *folder) forget(stream string, o *open) {
 	delete(f.open, stream)
-	if len(f.spare) < pageRows {
+	switch {
+	case f.out.Len() == 0:
+		f.reuse(o)
+	case len(f.ended) < spareMax:
+		f.ended = append(f.ended, o)
+	}
+}
+
+func (f *folder) reuse(o *open) {
+	if len(f.spare) < spareMax {
 		attempts := o.story.Attempts
 		clear(attempts)
 		*o = open{story: request.Story{Attempts: attempts[:0]}}
@@ -201,6 +220,11 @@ func (f *folder) commit(ctx context.Context, model ReadModel) error {
 		return err
 	}
 	f.out.Reset()
+	for _, o := range f.ended {
+		f.reuse(o)
+	}
+	clear(f.ended)
+	f.ended = f.ended[:0]
 	for i := range f.projections {
 		f.projections[i].done = max(f.projections[i].done, f.at)
 	}

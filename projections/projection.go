@@ -16,7 +16,8 @@ type Projection interface {
 	Version() int
 	Tables() []*Table
 	// Fold emits the row changes that follow from one fact. story is that of the fact's request, the fact included;
-	// nil for a fact that belongs to no request. It must not be kept.
+	// nil for a fact that belongs to no request. It must not be kept, except by what is given to Changes.PutLater: when
+	// that is called, the story may tell of later facts, too.
 	Fold(story *request.Story, fact events.Fact, at Place, out *Changes)
 }
 

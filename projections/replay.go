@@ -19,8 +19,18 @@ type replay struct {
 	into ReadModel
 }
 
-func newReplay(store events.Store, p Projection, into ReadModel) *replay {
-	return &replay{p: p, fold: newFolder(store, []tracked{{Projection: p}}), into: into}
+// newReplay begins with the closings whose events had been taken away at the position. Nothing may be taken away while
+// it goes on.
+func newReplay(ctx context.Context, store events.Store, p Projection, into ReadModel, at events.Position) (*replay, error) {
+	r := &replay{p: p, fold: newFolder(store, []tracked{{Projection: p}}), into: into}
+	g, err := removedBy(ctx, store, at)
+	if err == nil {
+		err = r.fold.begin(ctx, g)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: %w", p.Name(), err)
+	}
+	return r, nil
 }
 
 // upTo goes on until everything up to the position is folded and written.
@@ -61,7 +71,10 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 		return report, fmt.Errorf("verify %s: open shadow: %w", p.Name(), err)
 	}
 	defer closing(rebuilt, &err)
-	again := newReplay(store, p, rebuilt)
+	again, err := newReplay(ctx, store, p, rebuilt, at.Position)
+	if err != nil {
+		return report, err
+	}
 	if err := again.upTo(ctx, at.Position); err != nil {
 		return report, err
 	}
@@ -94,7 +107,10 @@ func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projecti
 	if err != nil {
 		return report, fmt.Errorf("rebuild %s: %w", p.Name(), err)
 	}
-	again := newReplay(store, p, rebuilt)
+	again, err := newReplay(ctx, store, p, rebuilt, head)
+	if err != nil {
+		return report, err
+	}
 	if err := again.swap(ctx, live, head, &report); err != nil {
 		return report, err
 	}
@@ -116,10 +132,13 @@ func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (
 		return report, fmt.Errorf("rebuild %s: open shadow: %w", projection, err)
 	}
 	defer closing(rebuilt, &err)
-	again := newReplay(r.o.Store, r.o.Projections[i], rebuilt)
 	r.mu.Lock()
 	stored := r.stored
 	r.mu.Unlock()
+	again, err := newReplay(ctx, r.o.Store, r.o.Projections[i], rebuilt, stored)
+	if err != nil {
+		return report, err
+	}
 	if err := again.upTo(ctx, stored); err != nil {
 		return report, err
 	}

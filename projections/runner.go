@@ -105,11 +105,18 @@ func (r *Runner) Start(ctx context.Context) error {
 	if r.isStopped() {
 		return ErrStopped
 	}
-	tracked, err := r.checkpoints(ctx)
+	removed, err := removedBy(ctx, r.o.Store, maxPosition)
+	if err != nil {
+		return fmt.Errorf("projections: %w", err)
+	}
+	tracked, err := r.checkpoints(ctx, removed)
 	if err != nil {
 		return err
 	}
 	r.folder = newFolder(r.o.Store, tracked)
+	if err := r.folder.begin(ctx, removed); err != nil {
+		return fmt.Errorf("projections: %w", err)
+	}
 	if err := r.prime(ctx); err != nil {
 		return err
 	}
@@ -141,7 +148,7 @@ func (r *Runner) isStopped() bool {
 const maxPosition = events.Position(1<<63 - 1)
 
 // checkpoints reads how far each projection is and resets those whose rows can not be used.
-func (r *Runner) checkpoints(ctx context.Context) ([]tracked, error) {
+func (r *Runner) checkpoints(ctx context.Context, removed gone) ([]tracked, error) {
 	stored, err := r.o.Model.Checkpoints(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("projections: read checkpoints: %w", err)
@@ -153,7 +160,7 @@ func (r *Runner) checkpoints(ctx context.Context) ([]tracked, error) {
 	list := make([]tracked, 0, len(r.o.Projections))
 	for _, p := range r.o.Projections {
 		at := find(stored, p.Name())
-		if at.Version != 0 && at.Version != p.Version() || at.Position > head {
+		if at.Version != 0 && at.Version != p.Version() || at.Position > head || removed.half(at.Position) {
 			r.o.Logger.Info("rebuilding projection", "projection", p.Name(), "position", at.Position, "head", head,
 				"version", p.Version(), "version_stored", at.Version)
 			if err := r.o.Model.Reset(ctx, p); err != nil {

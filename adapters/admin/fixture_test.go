@@ -58,8 +58,9 @@ func (s *shelf) Apply(_ context.Context, changes []Change, o Options) (Outcome, 
 			cmds = append(cmds, catalog.Remove{Kind: c.Kind, ID: c.ID})
 			continue
 		}
-		if a, isAccount := c.Resource.(*catalog.Account); isAccount && c.Extras.APIKey != "" && s.secrets[c.ID] != c.Extras.APIKey {
-			a.SecretVersion = version + 1
+		if r, sealed := c.Resource.(catalog.Sealed); sealed && c.Extras.Credential != "" && s.secrets[r.SecretID()] != c.Extras.Credential {
+			_, masked := r.Secret()
+			c.Resource = r.WithSecret(version+1, masked)
 		}
 		cmds = append(cmds, catalog.Apply{Resource: c.Resource})
 	}
@@ -116,8 +117,8 @@ func (s *shelf) settle(changes []Change, cmds []catalog.Command, decided []catal
 			}
 		}
 		for _, c := range changes {
-			if c.Extras.APIKey != "" {
-				s.secrets[c.ID] = c.Extras.APIKey
+			if c.Extras.Credential != "" {
+				s.secrets[c.Resource.(catalog.Sealed).SecretID()] = c.Extras.Credential
 			}
 		}
 	}
@@ -149,15 +150,15 @@ func (s *shelf) List(_ context.Context, kind catalog.Kind, after string, limit i
 
 func (s *shelf) Revision() events.Position { return events.Position(s.state.Revision) }
 
-// books hold a log, its events and answers of read models.
-type books struct {
+// recorded holds a log, its events and answers of read models.
+type recorded struct {
 	entries []requestlog.Entry // newest first
 	rows    []events.Committed
 	billed  billing.Query // last asked
 	asked   stats.Query
 }
 
-func (b *books) Requests(_ context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
+func (b *recorded) Requests(_ context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
 	var found []requestlog.Entry
 	for _, e := range b.entries {
 		older := q.Before.IsZero() || e.Position < q.Before.Position
@@ -168,7 +169,7 @@ func (b *books) Requests(_ context.Context, q requestlog.Query) ([]requestlog.En
 	return found, nil
 }
 
-func (b *books) Request(_ context.Context, id string) (*requestlog.Entry, error) {
+func (b *recorded) Request(_ context.Context, id string) (*requestlog.Entry, error) {
 	for i := range b.entries {
 		if b.entries[i].RequestID == id {
 			return &b.entries[i], nil
@@ -177,7 +178,7 @@ func (b *books) Request(_ context.Context, id string) (*requestlog.Entry, error)
 	return nil, nil
 }
 
-func (b *books) Find(_ context.Context, q events.Query, yield func(*events.Committed) bool) error {
+func (b *recorded) Find(_ context.Context, q events.Query, yield func(*events.Committed) bool) error {
 	sent := 0
 	for i := range b.rows {
 		row := &b.rows[i]
@@ -192,35 +193,35 @@ func (b *books) Find(_ context.Context, q events.Query, yield func(*events.Commi
 	return nil
 }
 
-func (b *books) Bill(_ context.Context, q billing.Query) ([]billing.Line, error) {
+func (b *recorded) Bill(_ context.Context, q billing.Query) ([]billing.Line, error) {
 	b.billed = q
 	key := "team-a"
 	return []billing.Line{{Key: &key, Requests: 2, Cost: money.USD}}, nil
 }
 
-func (b *books) Overview(_ context.Context, q stats.Query) (stats.Overview, error) {
+func (b *recorded) Overview(_ context.Context, q stats.Query) (stats.Overview, error) {
 	b.asked = q
 	return stats.Overview{Figures: stats.Figures{Requests: 7}}, nil
 }
 
-func (b *books) Timeseries(_ context.Context, q stats.Query) ([]stats.Bucket, error) {
+func (b *recorded) Timeseries(_ context.Context, q stats.Query) ([]stats.Bucket, error) {
 	b.asked = q
 	return nil, nil
 }
 
-func (b *books) Leaderboard(_ context.Context, q stats.Query) ([]stats.Rank, error) {
+func (b *recorded) Leaderboard(_ context.Context, q stats.Query) ([]stats.Rank, error) {
 	b.asked = q
 	return []stats.Rank{{Name: "gpt-5"}}, nil
 }
 
-func (b *books) Replay(_ context.Context, projection string, verify bool) ([]projections.Report, error) {
+func (b *recorded) Replay(_ context.Context, projection string, verify bool) ([]projections.Report, error) {
 	if projection != "" && projection != "billing" {
 		return nil, errors.Wrapf(ErrNotFound, "projection %s", projection)
 	}
 	return []projections.Report{{Projection: "billing", Equal: verify}}, nil
 }
 
-func (b *books) Health(context.Context) HealthReport {
+func (b *recorded) Health(context.Context) HealthReport {
 	if len(b.rows) == 0 {
 		return HealthReport{Status: "unavailable"}
 	}
@@ -230,16 +231,17 @@ func (b *books) Health(context.Context) HealthReport {
 type bench struct {
 	t     *testing.T
 	shelf *shelf
-	books *books
+	books *recorded
 	live  *machine
 	srv   *Server
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, shelf: newShelf(), books: &books{}, live: &machine{blocks: map[string]*time.Time{}}}
+	b := &bench{t: t, shelf: newShelf(), books: &recorded{}, live: &machine{blocks: map[string]*time.Time{}}}
 	srv, err := New(Config{Token: token, Version: "test", Logger: slog.New(slog.DiscardHandler),
-		Ports:   Ports{b.shelf, b.books, b.books, b.books, b.books, b.books, b.live, b.books},
+		Ports: Ports{b.shelf, b.books, b.books, b.books, b.books, b.books, b.live, b.books},
+		Feed:  events.NewPullFeed(nil, &events.Bell{}, nil), Webhooks: b.books,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "figures 1\n") })})
 	require.NoError(t, err)
 	b.srv = srv

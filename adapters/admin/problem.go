@@ -10,7 +10,9 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
@@ -31,6 +33,10 @@ var statuses = []struct {
 	{requestlog.ErrQuery, http.StatusUnprocessableEntity},
 	{billing.ErrQuery, http.StatusUnprocessableEntity},
 	{stats.ErrQuery, http.StatusUnprocessableEntity},
+	{events.ErrHead, http.StatusUnprocessableEntity},
+	{books.ErrDay, http.StatusUnprocessableEntity},
+	{books.ErrOpen, http.StatusConflict},
+	{events.ErrUnavailable, http.StatusServiceUnavailable},
 	{context.Canceled, 499},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
 }

@@ -27,6 +27,7 @@ var kinds = []kind{
 	{catalog.KindPrice, "prices", catalog.Price{}, "id"},
 	{catalog.KindRule, "rules", catalog.Rule{}, "id"},
 	{catalog.KindSetting, "settings", catalog.Setting{}, "name"},
+	{catalog.KindWebhook, "webhooks", catalog.Webhook{}, "id"},
 }
 
 // Plural is the path of a kind under /api/v1; "" for what is no kind.
@@ -54,9 +55,11 @@ func (k kind) schema(registry huma.Registry) *huma.Schema {
 		full.Required = []string{"model"} // its id follows from it
 	}
 	full.Properties["kind"] = &huma.Schema{Type: huma.TypeString, Enum: []any{string(k.kind)}}
-	if k.kind == catalog.KindAccount {
-		delete(full.Properties, "secret_version") // counts credentials; nobody sets it
-		full.Properties["api_key"].Description = "the credential; sealed on write, shown as sk-***1234"
+	delete(full.Properties, "secret_version") // counts credentials; nobody sets it
+	for _, credential := range []string{"api_key", "secret"} {
+		if field := full.Properties[credential]; field != nil {
+			field.Description = "the credential; sealed on write, shown as sk-***1234"
+		}
 	}
 	return ref
 }

@@ -13,15 +13,21 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/penstock/penstock/events"
 )
 
 // Config of a Server. Metrics may be nil: then there is no /metrics.
 type Config struct {
-	Token   string // bearer token; "" is refused
-	Version string // of the gateway, for the OpenAPI document
-	Ports   Ports
-	Metrics http.Handler
-	Logger  *slog.Logger // nil: slog.Default()
+	Token    string // bearer token; "" is refused
+	Version  string // of the gateway, for the OpenAPI document
+	Ports    Ports
+	Metrics  http.Handler
+	Audit    Audit        // nil: there are no such routes
+	Books    Books        // nil: the same
+	Feed     events.Feed  // nil: no live feed
+	Webhooks Webhooks     // nil: no status of webhooks
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // Server is the control plane of one gateway.
@@ -31,6 +37,7 @@ type Server struct {
 	token [sha256.Size]byte
 	http  *http.Server
 	api   huma.API
+	live  liveFeed
 }
 
 // Limits of a request.
@@ -58,6 +65,9 @@ func New(c Config) (*Server, error) {
 	s.requestRoutes()
 	s.reportRoutes()
 	s.liveRoutes()
+	s.auditRoutes(c.Audit, c.Books)
+	s.webhookRoutes(c.Webhooks)
+	s.liveFeedRoutes(c.Feed)
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)
 	}
@@ -68,6 +78,7 @@ func New(c Config) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
+	s.live.init(s.http)
 	return s, nil
 }
 

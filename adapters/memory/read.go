@@ -59,6 +59,9 @@ func (m *ReadModel) Commit(ctx context.Context, changes *projections.Changes, st
 	if made > 0 {
 		return fmt.Errorf("%w: %d of %d steps have been made", projections.ErrCheckpoint, made, len(steps))
 	}
+	for cut := range changes.Cuts() {
+		maps.DeleteFunc(m.tables[cut.Table.Name], func(_ string, row []projections.Value) bool { return cut.Takes(row) })
+	}
 	for c := range changes.All() {
 		if err := m.apply(c); err != nil {
 			return err

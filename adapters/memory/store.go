@@ -16,21 +16,20 @@ import (
 
 // Store is the event store in memory (events.Store). The zero value is not ready, use NewStore.
 type Store struct {
-	mu      sync.Mutex
-	closed  bool
-	rows    []events.Committed // in order of position; never changed
-	streams map[string][]int   // indexes of a stream's rows
-	commits []commit
-	secrets map[string][]events.Secret // by account, in order of version
-	hasher  events.Hasher
+	mu       sync.Mutex
+	closed   bool
+	rows     []events.Committed // in order of position; never changed
+	archived []events.RawRow    // what is left of removed ones, in order of position; never changed
+	streams  map[string][]int   // indexes of a stream's rows
+	commits  []commit
+	secrets  map[string][]events.Secret // by account, in order of version
+	hasher   events.Hasher
 }
 
 // commit is one link of the chain.
 type commit struct {
-	first    events.Position
-	n        int64
+	events.Commit
 	lowWater events.Position
-	hash     [32]byte
 }
 
 var _ events.Store = (*Store)(nil)
@@ -199,8 +198,8 @@ func (d *draft) commit(lowWater events.Position) {
 	if len(d.rows) == 0 {
 		return
 	}
-	link := commit{first: d.rows[0].Position, lowWater: lowWater}
-	link.n = int64(d.next() - link.first)
+	link := commit{events.Commit{First: d.rows[0].Position}, lowWater}
+	link.N = int64(d.next() - link.First)
 	hashes := make([][32]byte, len(d.rows))
 	for i := range d.rows {
 		c := &d.rows[i]
@@ -210,18 +209,17 @@ func (d *draft) commit(lowWater events.Position) {
 		c.Payload = bytes.Clone(c.Payload)
 		c.Facts = make([]events.Fact, len(c.Facts)) // what is read is decoded from the payload
 	}
-	var previous [32]byte
 	if n := len(s.commits); n > 0 {
-		previous = s.commits[n-1].hash
+		link.Previous = s.commits[n-1].Hash
 	}
-	link.hash = s.hasher.Commit(previous, link.first, link.n, hashes)
+	link.Hash = s.hasher.Commit(link.Previous, link.First, link.N, hashes)
 	s.rows, s.commits = append(s.rows, d.rows...), append(s.commits, link)
 }
 
 // head is the position of the last fact.
 func (s *Store) head() events.Position {
-	if n := len(s.rows); n > 0 {
-		return s.rows[n-1].Last()
+	if n := len(s.commits); n > 0 {
+		return s.commits[n-1].First + events.Position(s.commits[n-1].N) - 1
 	}
 	return 0
 }

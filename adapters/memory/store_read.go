@@ -88,7 +88,7 @@ func (s *Store) LowWater(ctx context.Context, at events.Position) (low events.Po
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.commits {
-		if at == 0 || c.first <= at {
+		if at == 0 || c.First <= at {
 			low = c.lowWater
 		}
 	}

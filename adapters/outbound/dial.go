@@ -34,6 +34,9 @@ func EgressFrom(getenv func(string) string) (Egress, error) {
 				if v == "" {
 					continue
 				}
+				if !strings.Contains(v, "://") { // as others read it
+					v = "http://" + v
+				}
 				u, err := url.Parse(v)
 				if err != nil || u.Host == "" {
 					return nil, errors.Newf("%s: not a proxy address such as http://host:3128", name)
@@ -77,28 +80,47 @@ func (e Egress) Proxy(scheme, address string) *url.URL {
 	if p == nil {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
-	host = strings.ToLower(host)
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	ip := net.ParseIP(host)
 	if host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
 	for _, x := range e.except {
-		if x == "*" || host == strings.TrimPrefix(x, ".") || strings.HasSuffix(host, "."+strings.TrimPrefix(x, ".")) || address == x {
-			return nil
-		}
-		if _, block, err := net.ParseCIDR(x); err == nil && ip != nil && block.Contains(ip) {
+		if excepted(x, host, port, ip) {
 			return nil
 		}
 	}
 	return p
 }
 
+// excepted says whether an entry of NO_PROXY means the host: "*", an address, a block of addresses, or a domain with
+// all below it ("example.com", ".example.com", "*.example.com"), each with or without a port.
+func excepted(entry, host, port string, ip net.IP) bool {
+	if entry == "*" {
+		return true
+	}
+	if _, block, err := net.ParseCIDR(entry); err == nil {
+		return ip != nil && block.Contains(ip)
+	}
+	if h, p, err := net.SplitHostPort(entry); err == nil {
+		if p != port {
+			return false
+		}
+		entry = h
+	}
+	if own := net.ParseIP(strings.Trim(entry, "[]")); own != nil {
+		return own.Equal(ip)
+	}
+	domain := strings.TrimPrefix(strings.TrimPrefix(entry, "*"), ".")
+	return domain != "" && (host == domain || strings.HasSuffix(host, "."+domain))
+}
+
 // dial makes a connection to the address, through the proxy if there is one, with TLS if the scheme asks for it.
-func (t *Transport) dial(ctx context.Context, scheme, address string, bound time.Duration) (*conn, error) {
+func (t *Transport) dial(ctx context.Context, scheme, address string, bound time.Duration) (_ *conn, err error) {
 	if bound > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, bound)
@@ -117,10 +139,16 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
-	defer stop()
+	defer func() {
+		if !stop() { // it was closed by us: that is the reason, whatever else was noticed
+			err = errors.Wrap(ctx.Err(), "connect")
+		}
+		if err != nil {
+			nc.Close()
+		}
+	}()
 	if proxy != nil {
 		if err := tunnel(nc, proxy, address); err != nil {
-			nc.Close()
 			return nil, err
 		}
 	}
@@ -130,7 +158,6 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 		cfg.ServerName = host
 		tc := tls.Client(nc, cfg)
 		if err := tc.HandshakeContext(ctx); err != nil {
-			nc.Close()
 			return nil, errors.Wrap(err, "tls")
 		}
 		return newConn(tc), nil

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -30,6 +31,8 @@ type conn struct {
 	begun bool // a byte of the answer has come
 	used  bool // it has carried a call before
 	since time.Time
+
+	writing atomic.Bool // a request is being written
 }
 
 // Read arms the idle bound, now and then rather than on every read.
@@ -47,8 +50,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the socket, from any goroutine. TLS gets no farewell: it could wait for a peer that reads nothing. Half a
+// request is taken back from the kernel, which would go on sending what it has of it.
+func (c *conn) Close() error {
+	if c.raw == nil {
+		return c.Conn.Close()
+	}
+	if c.writing.Load() {
+		_ = c.raw.SetLinger(0)
+	}
+	return c.raw.Close()
+}
+
 // alive looks, without waiting, whether the peer has closed the connection or sent something unasked.
 func (c *conn) alive() bool {
+	_ = c.SetReadDeadline(time.Time{}) // that of the last answer may have passed
 	rc, err := c.raw.SyscallConn()
 	if err != nil {
 		return false
@@ -65,8 +81,9 @@ func (c *conn) alive() bool {
 
 // pool keeps idle connections to one address, the latest used on top.
 type pool struct {
-	mu   sync.Mutex
-	idle []*conn
+	mu     sync.Mutex
+	idle   []*conn
+	closed bool // nothing is kept any more
 }
 
 func (p *pool) get(now time.Time) *conn {
@@ -93,7 +110,7 @@ func (p *pool) put(c *conn) {
 	c.idle, c.begun, c.used, c.since = 0, false, true, time.Now()
 	c.armed = time.Time{}
 	p.mu.Lock()
-	if len(p.idle) < idlePerHost {
+	if len(p.idle) < idlePerHost && !p.closed {
 		p.idle = append(p.idle, c)
 		c = nil
 	}
@@ -122,7 +139,7 @@ func (p *pool) sweep(now time.Time) {
 func (p *pool) close() {
 	p.mu.Lock()
 	idle := p.idle
-	p.idle = nil
+	p.idle, p.closed = nil, true
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.Close()

@@ -1,8 +1,6 @@
 package outbound
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -26,11 +24,12 @@ type Transport struct {
 	dialer net.Dialer
 	tls    *tls.Config
 
-	pools atomic.Pointer[map[string]*pool] // by scheme and address; copied on write
-	mu    sync.Mutex
-	stop  chan struct{}
-	ended chan struct{}
-	once  sync.Once
+	pools  atomic.Pointer[map[string]*pool] // by scheme and address; copied on write
+	mu     sync.Mutex
+	closed bool // under mu
+	stop   chan struct{}
+	ended  chan struct{}
+	once   sync.Once
 }
 
 // New makes a Transport that goes out through egress. Close it.
@@ -47,10 +46,13 @@ func New(egress Egress) *Transport {
 	return t
 }
 
-// Close closes the idle connections. Calls under way go on.
+// Close closes the idle connections. Calls under way go on; their connections are closed when they end.
 func (t *Transport) Close() {
 	t.once.Do(func() { close(t.stop) })
 	<-t.ended
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
 	for _, p := range *t.pools.Load() {
 		p.close()
 	}
@@ -93,7 +95,7 @@ func (t *Transport) pool(scheme, host string) *pool {
 	for k, v := range old {
 		next[k] = v
 	}
-	p := &pool{}
+	p := &pool{closed: t.closed}
 	next[name] = p
 	t.pools.Store(&next)
 	return p
@@ -178,19 +180,28 @@ func connectPhase(err error) actors.Phase {
 func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *actors.SendError) {
 	start := time.Now()
 	_ = c.SetDeadline(deadline(start, o.First))
-	if err := write(c, o); err != nil {
-		phase := actors.PhaseWrite
-		if c.used && isClosed(err) {
-			phase = actors.PhaseStale
-		}
-		return nil, &actors.SendError{Phase: phase, Err: err}
+	c.writing.Store(true)
+	unsent := write(c, o)
+	if unsent == nil {
+		c.writing.Store(false)
+	}
+	if unsent != nil && !isClosed(unsent) {
+		return nil, &actors.SendError{Phase: writePhase(unsent), Err: unsent}
+	}
+	if len(o.Body) > bodyInline && unsent == nil {
+		_ = c.SetReadDeadline(deadline(time.Now(), o.First))
 	}
 	in := incomings.Get().(*incoming)
 	in.head.Reset()
+	in.head.SetNoDefaultContentType(true)
 	for {
 		if err := in.head.Read(c.br); err != nil {
 			incomings.Put(in)
-			return nil, &actors.SendError{Phase: headPhase(c, err), Err: err}
+			phase := headPhase(c, err)
+			if unsent != nil && phase != actors.PhaseStale {
+				phase, err = actors.PhaseWrite, unsent
+			}
+			return nil, &actors.SendError{Phase: phase, Err: err}
 		}
 		if s := in.head.StatusCode(); s < 100 || s > 199 || s == 101 {
 			break
@@ -204,7 +215,16 @@ func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *
 		_ = c.SetReadDeadline(time.Time{})
 	}
 	in.begin(c, p, o.Gone)
+	in.once = unsent != nil // it answered, and closed, before it had the whole request
 	return in, nil
+}
+
+func writePhase(err error) actors.Phase {
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() { // it took nothing for as long as it may take to answer
+		return actors.PhaseFirstTimeout
+	}
+	return actors.PhaseWrite
 }
 
 func headPhase(c *conn, err error) actors.Phase {
@@ -234,7 +254,12 @@ func deadline(now time.Time, d time.Duration) time.Time {
 
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, writerSize); return &b }}
 
-// write sends the request in one write when it is small, in two when it is not.
+const (
+	bodyInline = requestReuse / 2 // larger bodies are not copied behind the head
+	bodyPiece  = 256 << 10        // a longer body is written in pieces, each of which may take as long as First
+)
+
+// write sends the request: in one write when it is small.
 func write(c *conn, o *actors.Outgoing) error {
 	hp := heads.Get().(*[]byte)
 	b := append((*hp)[:0], o.Method...)
@@ -256,12 +281,18 @@ func write(c *conn, o *actors.Outgoing) error {
 	}
 	b = append(b, "\r\n"...)
 	var err error
-	if len(o.Body) <= requestReuse/2 {
+	if len(o.Body) <= bodyInline {
 		b = append(b, o.Body...)
 		_, err = c.Write(b)
 	} else {
-		bufs := net.Buffers{b, o.Body}
+		n := min(len(o.Body), bodyPiece)
+		bufs := net.Buffers{b, o.Body[:n]}
 		_, err = bufs.WriteTo(c.Conn)
+		for rest := o.Body[n:]; len(rest) > 0 && err == nil; rest = rest[n:] {
+			n = min(len(rest), bodyPiece)
+			_ = c.SetWriteDeadline(deadline(time.Now(), o.First))
+			_, err = c.Write(rest[:n])
+		}
 	}
 	if cap(b) <= requestReuse {
 		*hp = b
@@ -271,82 +302,3 @@ func write(c *conn, o *actors.Outgoing) error {
 }
 
 var _ actors.Transport = (*Transport)(nil)
-
-var incomings = sync.Pool{New: func() any { return &incoming{} }}
-
-// incoming is one answer.
-type incoming struct {
-	head    fasthttp.ResponseHeader
-	c       *conn
-	p       *pool
-	br      *bufio.Reader
-	gone    *actors.Gone
-	left    int64 // bytes of the body, or of the present chunk, that are still to come
-	chunked bool
-	toClose bool // the body ends with the connection
-	first   bool // no chunk header has been read yet
-	ended   bool // the body was read to its proper end
-	closed  bool
-}
-
-func (in *incoming) begin(c *conn, p *pool, gone *actors.Gone) {
-	in.c, in.p, in.br, in.gone = c, p, c.br, gone
-	in.chunked, in.toClose, in.ended, in.closed, in.left, in.first = false, false, false, false, 0, true
-	n := in.head.ContentLength()
-	switch s := in.head.StatusCode(); {
-	case s == 204 || s == 304:
-		in.ended = true
-	case n == -1:
-		in.chunked = true
-	case n < 0:
-		in.toClose = true
-	default:
-		in.left, in.ended = int64(n), n == 0
-	}
-}
-
-func (in *incoming) Status() int { return in.head.StatusCode() }
-
-func (in *incoming) Header(name string) string { return string(in.head.Peek(name)) }
-
-func (in *incoming) Headers(yield func(name, value []byte)) {
-	for k, v := range in.head.All() {
-		yield(k, v)
-	}
-}
-
-func (in *incoming) Length() int {
-	if in.chunked || in.toClose {
-		return -1
-	}
-	return int(in.left)
-}
-
-// Buffered says how much body a Read would give without waiting. Bytes of the chunked framing do not count.
-func (in *incoming) Buffered() int {
-	n := in.br.Buffered()
-	switch {
-	case in.ended || n == 0:
-		return 0
-	case !in.chunked:
-		return n
-	case in.left > 0:
-		return int(min(in.left, int64(n)))
-	}
-	b, err := in.br.Peek(n)
-	if err != nil {
-		return 0
-	}
-	if !in.first { // the end of the last chunk
-		i := bytes.IndexByte(b, '\n')
-		if i < 0 {
-			return 0
-		}
-		b = b[i+1:]
-	}
-	i := bytes.IndexByte(b, '\n')
-	if i < 0 {
-		return 0
-	}
-	return len(b) - i - 1 // of the next chunk, or the end of the body
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/cockroachdb/errors"
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
@@ -22,6 +23,10 @@ const clientMax = 100 // bytes of a user agent that are kept
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.requests.Add(1)
 	defer s.requests.Add(-1)
+	w := watchedBy(ctx.Conn())
+	if w != nil {
+		w.next()
+	}
 	path := text(ctx.URI().PathOriginal())
 	if p := string(ctx.Path()); p == "/health" || p == "/healthz" {
 		s.health(ctx)
@@ -59,7 +64,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	call.Headers = forwarded(ctx)
 	call.Query = query(ctx)
-	if w := watchedBy(ctx.Conn()); w != nil {
+	if w != nil {
 		fire := call.Gone.Fire
 		w.onGone(&fire)
 		s.run(ctx, call, func() { w.disarm(&fire) })
@@ -155,7 +160,7 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 	snap := s.o.Catalog()
 	names := snap.Models(call.Key)
 	d := call.Endpoint.Dialect
-	if strings.HasPrefix(call.Endpoint.Path, "/v1/") { // shared by three dialects: the headers tell
+	if d == dialect.None { // shared by three dialects: the headers tell
 		switch h := &ctx.Request.Header; {
 		case len(h.Peek("Anthropic-Version")) > 0:
 			d = dialect.AnthropicMessages
@@ -164,6 +169,7 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 		default:
 			d = dialect.OpenAIChat
 		}
+		call.Endpoint.Dialect = d
 	}
 	if call.Endpoint.Kind == dialect.Model {
 		for _, n := range names {
@@ -172,7 +178,7 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 				return
 			}
 		}
-		s.write(ctx, call, notFound(call))
+		s.write(ctx, call, answer(call, failure.New(failure.UnknownModel, "")))
 		return
 	}
 	s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModels(nil, d, names, 0)})
@@ -181,13 +187,19 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 var jsonType = []actors.Header{{Name: "Content-Type", Value: "application/json"}}
 
 func notFound(call *actors.Call) actors.Answer {
-	return actors.Answer{Status: 404, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
-		Status: 404, Code: "NOT_FOUND", Type: "invalid_request_error", Message: call.Ask.Method + " " + call.Ask.Path + " is not served here",
-		RequestID: call.ID,
+	r := failure.New(failure.EndpointNotFound, "")
+	r.Message = call.Ask.Method + " " + call.Ask.Path + " is not served here."
+	return answer(call, r)
+}
+
+// answer is a refusal in the dialect of the client, without a record.
+func answer(call *actors.Call, r failure.Refusal) actors.Answer {
+	return actors.Answer{Status: r.Status, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
+		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, Reason: r.Reason, RequestID: call.ID, UserHint: r.Hint,
 	})}
 }
 
-// refuseOnly answers without a record.
+// refuseOnly is the plain answer of early authentication (A18), without a record.
 func refuseOnly(_ *actors.Call, r failure.Refusal) actors.Answer {
 	return actors.Answer{Status: r.Status, Headers: jsonType, Body: []byte(`{"error":"` + r.Message + `"}`)}
 }
@@ -204,27 +216,38 @@ func (s *Server) health(ctx *fasthttp.RequestCtx) {
 // unreadable answers a request that could not be read: too large, or no HTTP.
 func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	call := &actors.Call{ID: newID(), At: s.o.Now().UTC(), Gone: &actors.Gone{}}
-	call.Endpoint, _ = dialect.Route(text(ctx.Method()), text(ctx.URI().PathOriginal()))
+	w := watchedBy(ctx.Conn())
+	if w != nil { // the server has forgotten what it had read
+		method, rest, _ := strings.Cut(w.asked(), " ")
+		path, _, _ := strings.Cut(rest, " ")
+		path, _, _ = strings.Cut(path, "?")
+		call.Endpoint, _ = dialect.Route(method, path)
+	}
 	r := failure.New(failure.BodyInvalid, "")
+	var head *fasthttp.ErrSmallBuffer
 	switch {
 	case err == fasthttp.ErrBodyTooLarge:
 		r = failure.New(failure.RequestTooLarge, "")
+		if w != nil {
+			w.hearOut()
+		}
+	case errors.As(err, &head):
+		r = failure.New(failure.RequestTooLarge, "")
+		r.Status, r.Message = fasthttp.StatusRequestHeaderFieldsTooLarge, "The headers of the request are too large."
 	case isTimeout(err):
 		ctx.Error("request timeout", fasthttp.StatusRequestTimeout)
 		return
-	default:
-		r.Message = "the request can not be read: " + err.Error()
+	default: // the cause would quote what was sent, credentials and all
+		r.Message = "The request can not be read: it is no valid HTTP."
 	}
 	ctx.Response.Reset()
 	ctx.SetConnectionClose()
-	s.write(ctx, call, actors.Answer{Status: r.Status, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
-		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, RequestID: call.ID, UserHint: r.Hint,
-	})})
+	s.write(ctx, call, answer(call, r))
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
-	return ok && ne.Timeout()
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
 }
 
 // write puts a whole answer into the response.
@@ -247,13 +270,33 @@ func (s *Server) head(ctx *fasthttp.RequestCtx, call *actors.Call, a actors.Answ
 }
 
 // body runs a stream in the goroutine of the connection: each write is one chunk and one flush.
-type body struct{ run func(io.Writer) error }
+type body struct {
+	run func(io.Writer) error
+	ran bool
+}
 
 func (*body) Read([]byte) (int, error) { return 0, io.EOF }
 
 func (*body) SupportsBodyWriteTo() bool { return true }
 
-func (b *body) WriteTo(w io.Writer) (int64, error) { return 0, b.run(w) }
+func (b *body) WriteTo(w io.Writer) (int64, error) {
+	b.ran = true
+	return 0, b.run(w)
+}
+
+// Close runs a stream whose head could not be written, so that the request ends all the same.
+func (b *body) Close() error {
+	if b.ran {
+		return nil
+	}
+	_, err := b.WriteTo(broken{})
+	return err
+}
+
+// broken is a connection that nothing can be written to.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // text is b as a string, valid as long as the request is.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -37,13 +38,10 @@ func isWithheld(name string) bool {
 func forwarded(ctx *fasthttp.RequestCtx) []actors.Header {
 	h := &ctx.Request.Header
 	list := make([]actors.Header, 0, 12)
-	named := ""
-	if c := h.Peek("Connection"); len(c) > 0 {
-		named = strings.ToLower(text(c))
-	}
+	named := h.PeekAll("Connection")
 	for k, v := range h.All() {
 		name := text(k)
-		if isWithheld(name) || named != "" && listed(named, name) {
+		if isWithheld(name) || listed(named, name) {
 			continue
 		}
 		list = append(list, actors.Header{Name: name, Value: text(v)})
@@ -51,25 +49,32 @@ func forwarded(ctx *fasthttp.RequestCtx) []actors.Header {
 	return list
 }
 
-// listed says whether the comma-separated list has the name.
-func listed(list, name string) bool {
-	for _, n := range strings.Split(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(n), name) {
-			return true
+// listed says whether one of the comma-separated lists has the name.
+func listed(lists [][]byte, name string) bool {
+	for _, list := range lists {
+		for n := range strings.SplitSeq(text(list), ",") {
+			if strings.EqualFold(strings.TrimSpace(n), name) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// query is the query of the URL without the client's credential, its order and escapes unchanged.
+// query is the query of the URL without the client's credential, its order and escapes unchanged. The name of a
+// parameter may be escaped itself.
 func query(ctx *fasthttp.RequestCtx) string {
 	q := text(ctx.URI().QueryString())
-	if !strings.Contains(q, "key=") {
+	if !strings.Contains(q, "key") && !strings.Contains(q, "%") {
 		return q
 	}
 	var keep []string
-	for _, p := range strings.Split(q, "&") {
-		if name, _, _ := strings.Cut(p, "="); name != "key" {
+	for p := range strings.SplitSeq(q, "&") {
+		name, _, _ := strings.Cut(p, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if name != "key" {
 			keep = append(keep, p)
 		}
 	}

@@ -24,8 +24,8 @@ const (
 func presented(ctx *fasthttp.RequestCtx) []byte {
 	h := &ctx.Request.Header
 	if v := bytes.TrimSpace(h.Peek("Authorization")); len(v) > 0 {
-		if len(v) >= 7 && bytes.EqualFold(v[:7], []byte("Bearer ")) {
-			v = bytes.TrimSpace(v[7:])
+		if len(v) >= 6 && bytes.EqualFold(v[:6], []byte("Bearer")) && (len(v) == 6 || v[6] == ' ') {
+			v = bytes.TrimSpace(v[6:])
 		}
 		if len(v) > 0 {
 			return v

@@ -24,14 +24,14 @@ type Dispatcher interface {
 	Refuse(*actors.Call, failure.Refusal) actors.Answer
 }
 
-// Options of a Server.
+// Options of a Server. Dispatcher, Catalog and Health must be set.
 type Options struct {
 	Dispatcher Dispatcher
 	Catalog    func() *catalog.Snapshot
-	Logger     *slog.Logger
-	Now        func() time.Time
-	BodyMax    int // bytes of a request body; default 100 MiB
-	// Refused counts refusals without a verified key that were not recorded one by one; see refusals.
+	Logger     *slog.Logger     // nil: silent
+	Now        func() time.Time // nil: the clock
+	BodyMax    int              // bytes of a request body; default 100 MiB
+	// Refused, unless nil, counts refusals without a verified key that were not recorded one by one; see refusals.
 	Refused func(address string, count int, minute time.Time)
 	// Health answers /health and /healthz.
 	Health func() (body []byte, ok bool)
@@ -58,6 +58,15 @@ func Open(o Options) (*Server, error) {
 	}
 	if o.BodyMax == 0 {
 		o.BodyMax = BodyMax
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Refused == nil {
+		o.Refused = func(string, int, time.Time) {}
 	}
 	s := &Server{o: o, watch: w, keys: newKeyring(), refusals: newRefusals(o.Refused, o.Now)}
 	s.http = &fasthttp.Server{

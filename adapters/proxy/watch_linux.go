@@ -2,14 +2,18 @@ package proxy
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/sys/unix"
 )
+
+const lingerMax = time.Second
 
 // watcher notices clients that hang up, also while nothing is read from them or written to them. It keeps one epoll
 // set in which each connection is registered once, edge-triggered, for its hang-up only. A half-closed connection
@@ -19,7 +23,7 @@ type watcher struct {
 	wake  [2]int // a pipe; closing its write end stops the loop
 	mu    sync.RWMutex
 	conns map[uint64]*watched
-	next  atomic.Uint64
+	last  atomic.Uint64 // token
 	ended chan struct{}
 }
 
@@ -36,6 +40,8 @@ func newWatcher() (*watcher, error) {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLHUP} // token 0
 	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, w.wake[0], &ev); err != nil {
 		unix.Close(fd)
+		unix.Close(w.wake[0])
+		unix.Close(w.wake[1])
 		return nil, errors.Wrap(err, "epoll")
 	}
 	go w.loop()
@@ -97,7 +103,29 @@ type watched struct {
 	gone  atomic.Bool
 	tell  atomic.Pointer[func()]
 	once  sync.Once
+
+	lingers atomic.Bool
+
+	// The start of the present request, for the answer to one that can not be read. Owned by the connection's goroutine.
+	seen   bool
+	line   [128]byte
+	length int
 }
+
+// Read keeps the start of a request.
+func (c *watched) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if !c.seen && n > 0 {
+		c.seen, c.length = true, copy(c.line[:], p[:n])
+	}
+	return n, err
+}
+
+// next says that what is read from now on is another request.
+func (c *watched) next() { c.seen = false }
+
+// asked is the start of the present request.
+func (c *watched) asked() string { return string(c.line[:c.length]) }
 
 func (c *watched) hungUp() {
 	c.gone.Store(true)
@@ -113,8 +141,16 @@ func (c *watched) Close() error {
 		delete(c.w.conns, c.token)
 		c.w.mu.Unlock()
 	})
+	if c.lingers.Load() && c.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(lingerMax))
+		_, _ = io.Copy(io.Discard, c.TCPConn)
+	}
 	return c.TCPConn.Close()
 }
+
+// hearOut has Close read on for a while: a client that still sends sees our answer only if what it sends is not refused
+// with a reset.
+func (c *watched) hearOut() { c.lingers.Store(true) }
 
 // onGone has f called once when the client goes, at once if it has gone. disarm ends that; a disarm that loses the
 // race can not touch the next request's.
@@ -161,7 +197,7 @@ func (l *watchListener) Accept() (net.Conn, error) {
 		if !ok {
 			return nc, nil
 		}
-		c := &watched{TCPConn: tc, w: l.w, token: l.w.next.Add(1)}
+		c := &watched{TCPConn: tc, w: l.w, token: l.w.last.Add(1)}
 		if err := l.w.add(c); err != nil { // gone already, or no memory: this client is lost, not the listener
 			c.Close()
 			continue

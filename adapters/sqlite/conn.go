@@ -39,7 +39,10 @@ func openConn(path string, o connOptions) (*conn, error) {
 		return nil, errors.Wrap(err, "open database")
 	}
 	options := url.Values{"modeof": {path}} // the log takes the mode of the file
-	if o.VFS != "" {
+	switch {
+	case o.Synchronous == "" && !o.QueryOnly:
+		options.Set("vfs", gathering(o.VFS))
+	case o.VFS != "":
 		options.Set("vfs", o.VFS)
 	}
 	query := strings.ReplaceAll(options.Encode(), "+", "%20") // SQLite reads a plus as a plus

@@ -120,6 +120,11 @@ func (m *ReadModel) Commit(ctx context.Context, changes *projections.Changes, st
 		if err != nil || made {
 			return err
 		}
+		for cut := range changes.Cuts() {
+			if err := cutRows(m.w, cut); err != nil {
+				return errors.Wrapf(err, "take rows away from %s", cut.Table.Name)
+			}
+		}
 		w := rowWriter{c: m.w}
 		for c := range changes.All() {
 			if err := w.change(c); err != nil {

@@ -33,6 +33,18 @@ func (w *rowWriter) change(c *projections.Change) error {
 	return w.stmt.Exec()
 }
 
+// cutRows takes rows away.
+func cutRows(c *conn, cut *projections.Cut) error {
+	sql := "DELETE FROM " + quoted(cut.Table.Name) + " WHERE " + quoted(cut.Table.Columns[0].Name) + " BETWEEN ? AND ?"
+	args := []int64{cut.From, cut.To}
+	if cut.Column != "" {
+		sql += " AND " + quoted(cut.Column) + " BETWEEN ? AND ?"
+		args = append(args, cut.Low, cut.High)
+	}
+	_, err := c.integer(sql, args...)
+	return err
+}
+
 // copy writes all rows of another read model's table.
 func (w *rowWriter) copy(ctx context.Context, t *projections.Table, from projections.Snapshot) error {
 	scan, err := from.Scan(ctx, t)

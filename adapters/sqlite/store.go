@@ -34,7 +34,8 @@ type Store struct {
 	chain  chain
 	tails  map[string]int64 // versions of streams that were appended to lately
 	hasher events.Hasher
-	hashes [][32]byte // of the rows of the commit under way
+	hashes [][32]byte     // of the rows of the commit under way
+	swept  events.Removal // whose rows behind its last beginning are gone
 }
 
 // chain is the end of the chain of commits.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	insertEvent = `INSERT INTO events (position, n, stream, version, terminal, at, types, request, key, upstream, node,
+	insertEvent = `INSERT INTO events (position, n, stream, version, terminal, at, types, about, key, upstream, node,
 		hash, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertCommit = `INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`

@@ -16,7 +16,7 @@ import (
 // what it sees, so that it is as consistent as one snapshot.
 const pageRows = 512
 
-const eventColumns = `position, n, stream, version, terminal, at, types, request, key, upstream, node, hash, payload`
+const eventColumns = `position, n, stream, version, terminal, at, types, about, key, upstream, node, hash, payload`
 
 // Stream reads the rows of one stream with version ≥ from, in order.
 func (s *Store) Stream(ctx context.Context, stream string, from int64, yield func(*events.Committed) bool) error {
@@ -134,9 +134,8 @@ func (q *pageQuery) find(f events.Query, low, high events.Position) {
 	filter(f.StreamPrefix != "", `stream >= ? AND stream < ?`, f.StreamPrefix, f.StreamPrefix+"\U0010FFFF")
 	// Two parts, so that each has its index: the request's own stream, and what other streams say about it.
 	filter(f.Request != "", `position IN (
-		SELECT position FROM events WHERE stream = ? AND request = ?
-		UNION ALL SELECT position FROM events WHERE request = ? AND stream <> 'request/' || request)`,
-		"request/"+f.Request, f.Request, f.Request)
+		SELECT position FROM events WHERE stream = ? AND about IS NULL
+		UNION ALL SELECT position FROM events WHERE about = ?)`, events.RequestStreams+f.Request, f.Request)
 	filter(f.Key != "", `key = ?`, f.Key)
 	filter(f.Upstream != "", `upstream = ?`, f.Upstream)
 	filter(f.Type != "", `(instr(' ' || types || ' ', ?) > 0 OR instr(' ' || types, ?) > 0)`, " "+f.Type+" ", " "+f.Type+"@")
@@ -235,19 +234,28 @@ type stored struct {
 }
 
 func (c *stored) scan(q *sqlite3.Stmt, texts interned) {
+	c.scanColumns(q, texts)
+	c.Payload = q.ColumnBlob(12, nil)
+}
+
+// scanColumns reads all but the payload.
+func (c *stored) scanColumns(q *sqlite3.Stmt, texts interned) {
 	c.Position = events.Position(q.ColumnInt64(0))
 	c.n = q.ColumnInt64(1)
 	c.Stream = q.ColumnText(2)
 	c.Version = q.ColumnInt64(3)
-	c.Terminal = q.ColumnInt64(4) != 0
+	c.Terminal = q.ColumnInt64(4) == 1
 	c.At = time.UnixMicro(q.ColumnInt64(5)).UTC()
 	c.Types = texts.of(q.ColumnRawText(6))
-	c.Request = part(c.Stream, q.ColumnRawText(7))
+	if q.ColumnType(7) == sqlite3.NULL {
+		c.Request, _ = aboutOf(c.Stream)
+	} else {
+		c.Request = q.ColumnText(7)
+	}
 	c.Key = texts.of(q.ColumnRawText(8))
 	c.Upstream = texts.of(q.ColumnRawText(9))
 	c.Node = texts.of(q.ColumnRawText(10))
 	copy(c.Hash[:], q.ColumnRawBlob(11))
-	c.Payload = q.ColumnBlob(12, nil)
 }
 
 func (c *stored) decode() error {
@@ -260,14 +268,6 @@ func (c *stored) decode() error {
 	return nil
 }
 
-// part is b as a string, without a copy when the text ends with it.
-func part(text string, b []byte) string {
-	if i := len(text) - len(b); i >= 0 && text[i:] == string(b) {
-		return text[i:]
-	}
-	return string(b)
-}
-
 // interned keeps one string per text that the rows of a page repeat.
 type interned map[string]string
 
@@ -278,4 +278,12 @@ func (m interned) of(b []byte) string {
 	s := string(b)
 	m[s] = s
 	return s
+}
+
+// part is b as a string, without a copy when the text ends with it.
+func part(text string, b []byte) string {
+	if i := len(text) - len(b); i >= 0 && text[i:] == string(b) {
+		return text[i:]
+	}
+	return string(b)
 }

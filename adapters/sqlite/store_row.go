@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/errors"
 	"github.com/ncruces/go-sqlite3"
@@ -45,7 +46,14 @@ func (g *group) insertRow(r *events.Row) (bool, error) {
 	b.flag(r.Terminal)
 	b.integer(at)
 	b.text(r.Types)
-	b.textOrNull(r.Request)
+	switch about, known := aboutOf(r.Stream); {
+	case about == r.Request && known:
+		b.null()
+	case known:
+		b.text(r.Request)
+	default:
+		b.textOrNull(r.Request)
+	}
 	b.textOrNull(r.Key)
 	b.textOrNull(r.Upstream)
 	b.textOrNull(r.Node)
@@ -150,6 +158,14 @@ func (g *group) same(r *events.Row) (at events.Position, err error) {
 	return at, errors.CombineErrors(q.Err(), q.Reset())
 }
 
+// aboutOf is the request that a stream's name tells of. Rows of such a stream hold the name of another one only.
+func aboutOf(stream string) (request string, known bool) {
+	if request, known = strings.CutPrefix(stream, events.RequestStreams); !known {
+		return "", false
+	}
+	return request, true
+}
+
 func conflictOf(r *events.Row, why string) error {
 	return fmt.Errorf("%w: %s %s, the append expects %d", events.ErrConflict, r.Stream, why, r.Version)
 }
@@ -170,6 +186,7 @@ func (b *binder) next(err error) {
 func (b *binder) integer(v int64)  { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
 func (b *binder) flag(v bool)      { b.n++; b.next(b.stmt.BindBool(b.n, v)) }
 func (b *binder) text(v string)    { b.n++; b.next(b.stmt.BindText(b.n, v)) }
+func (b *binder) null()            { b.n++; b.next(b.stmt.BindNull(b.n)) }
 func (b *binder) rawText(v []byte) { b.n++; b.next(b.stmt.BindRawText(b.n, v)) }
 
 // blob binds nil as an empty blob, not as NULL.
@@ -184,8 +201,7 @@ func (b *binder) blob(v []byte) {
 // textOrNull binds "" as NULL.
 func (b *binder) textOrNull(v string) {
 	if v == "" {
-		b.n++
-		b.next(b.stmt.BindNull(b.n))
+		b.null()
 		return
 	}
 	b.text(v)

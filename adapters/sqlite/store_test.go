@@ -161,10 +161,10 @@ func TestAFullOrBrokenDiskLosesNothingAndTheStoreRecoversByItself(t *testing.T) 
 		of   int64 // calls of one append, roughly
 		err  error
 	}{
-		{"disk full", faultfs.Write, 40, sqlite3.FULL},
-		{"write error", faultfs.Write, 40, sqlite3.IOERR_WRITE},
+		{"disk full", faultfs.Write, 2, sqlite3.FULL},
+		{"write error", faultfs.Write, 2, sqlite3.IOERR_WRITE},
 		{"sync error", faultfs.Sync, 3, sqlite3.IOERR_FSYNC},
-		{"corrupt", faultfs.Write, 40, sqlite3.CORRUPT}, // one that a connection does not survive
+		{"corrupt", faultfs.Write, 2, sqlite3.CORRUPT}, // one that a connection does not survive
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

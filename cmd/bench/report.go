@@ -66,7 +66,7 @@ func newReport(runs []entry) *Report {
 		foreign = append(foreign, e.foreign)
 		r.ForeignMax = max(r.ForeignMax, e.foreign)
 	}
-	r.ForeignMedian = median(foreign)
+	r.ForeignMedian, r.ForeignMax = milli(median(foreign)), milli(r.ForeignMax)
 	for name, targets := range book {
 		r.Points[name] = map[string]Figures{}
 		for t, samples := range targets {

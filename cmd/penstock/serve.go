@@ -128,7 +128,7 @@ func newBootstrap(getenv func(string) string) (*bootstrap, error) {
 			if err != nil {
 				return nil, errors.Wrapf(err, "upstream for %s", provider.Env)
 			}
-			wish := actors.Wish{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, APIKey: extras.APIKey}
+			wish := actors.Wish{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, Credential: extras.Credential}
 			if wish.Kind == catalog.KindUpstream {
 				// Asked only when the catalogue is empty and the wish is about to come true.
 				wish.Check = func(int64) error {

@@ -137,7 +137,7 @@ func TestBootstrapNamesWhatItRegisters(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, b.wishes, 2)
 	require.Equal(t, catalog.KindAccount, b.wishes[1].Kind)
-	require.Equal(t, "sk-of-the-test", b.wishes[1].APIKey)
+	require.Equal(t, "sk-of-the-test", b.wishes[1].Credential)
 	require.Empty(t, b.registered)
 	require.NoError(t, b.wishes[0].Check(0))
 	require.Equal(t, []string{"openai from OPENAI_API_KEY"}, b.registered)

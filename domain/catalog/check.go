@@ -57,6 +57,8 @@ func normalize(s *State, given Resource) (Resource, error) {
 		r = c.rule(*g)
 	case *Setting:
 		r = c.setting(*g)
+	case *Webhook:
+		r = c.webhook(*g, s)
 	default:
 		return nil, &InvalidError{Ref: c.ref, Reason: "is of an unknown kind"}
 	}
@@ -194,23 +196,7 @@ func (c *checker) account(r Account, s *State) Resource {
 	if r.Upstream == "" {
 		c.fail("upstream", "is required")
 	}
-	old, _, _ := s.Get(KindAccount, r.ID)
-	switch was, exists := old.(*Account); {
-	case r.SecretVersion > 0:
-		if !IsMasked(r.Masked) {
-			c.fail("api_key", "must be sealed and masked before it is recorded") // else it would be in an event for ever
-		}
-	case r.SecretVersion < 0:
-		c.fail("api_key", "has a negative version")
-	case !exists && IsMasked(r.Masked):
-		c.fail("api_key", "is masked, and there is no account to keep the key of")
-	case !exists:
-		c.fail("api_key", "is required")
-	case r.Masked != "" && r.Masked != was.Masked:
-		c.fail("api_key", "is masked but not the present key %s; give the whole key", was.Masked)
-	default:
-		r.SecretVersion, r.Masked = was.SecretVersion, was.Masked
-	}
+	c.sealed(&r, s)
 	r.Slots = c.slots(r.Slots)
 	return &r
 }

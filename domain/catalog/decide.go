@@ -11,7 +11,8 @@ import (
 // Command is an Apply or a Remove.
 type Command interface{ ref() Ref }
 
-// Apply wants the resource to have this value. An account without SecretVersion keeps the credential that it has.
+// Apply wants the resource to have this value. An account or webhook without SecretVersion keeps the credential
+// that it has.
 type Apply struct{ Resource Resource }
 
 // Remove wants the resource to be gone.
@@ -126,7 +127,7 @@ func keyOf(c Command) Ref {
 }
 
 // kinds in the order in which they may refer to earlier ones.
-var kinds = [...]Kind{KindUpstream, KindAccount, KindGroup, KindUser, KindKey, KindPrice, KindRule, KindSetting}
+var kinds = [...]Kind{KindUpstream, KindAccount, KindGroup, KindUser, KindKey, KindPrice, KindRule, KindSetting, KindWebhook}
 
 // Kinds lists every kind; a resource refers only to kinds that come before its own.
 func Kinds() []Kind { return slices.Clone(kinds[:]) }

@@ -12,8 +12,10 @@ import (
 
 // Extras is what a resource file holds beside the resource.
 type Extras struct {
-	APIKey          string // an account's credential in plain text, to be sealed at once; never in the resource
-	APIKeyUnchanged bool   // the file shows the masked form: the credential stays what it is
+	// Credential is that of a Sealed resource in plain text, to be sealed at once; never in the resource.
+	Credential string
+	// CredentialUnchanged: the file shows the masked form, the credential stays what it is.
+	CredentialUnchanged bool
 }
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
@@ -37,6 +39,7 @@ var fields = map[Kind]string{
 	KindRule: `upstream s|priority i|match o|match.status []i|match.error_type s|match.body_pattern s|match.header s
 		action o|action.failover b|action.count_breaker b|action.block_for d`,
 	KindSetting: `name s|value v`,
+	KindWebhook: `url s|events []s|secret s|active b`,
 }
 
 const notYet = "not supported yet"

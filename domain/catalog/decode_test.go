@@ -107,14 +107,14 @@ func TestAFieldThatComesLaterMayBeNull(t *testing.T) {
 func TestAnAccountsCredentialNeverStaysInTheResource_C32(t *testing.T) {
 	const secret = "sk-proj-abcdefghijklmnop1234"
 	r, x, err := DecodeResource(KindAccount, []byte(`{"id":"a-1","upstream":"a","api_key":"`+secret+`"}`))
-	if err != nil || x.APIKey != secret || x.APIKeyUnchanged {
+	if err != nil || x.Credential != secret || x.CredentialUnchanged {
 		t.Fatalf("%+v, %v", x, err)
 	}
 	if text, _ := json.Marshal(r); strings.Contains(string(text), "abcdef") || r.(*Account).Masked != "sk-***1234" || !r.(*Account).Active {
 		t.Errorf("got %s", text)
 	}
 	r, x, err = DecodeResource(KindAccount, []byte(`{"id":"a-1","upstream":"a","api_key":"sk-***1234"}`))
-	if err != nil || x.APIKey != "" || !x.APIKeyUnchanged || r.(*Account).SecretVersion != 0 {
+	if err != nil || x.Credential != "" || !x.CredentialUnchanged || r.(*Account).SecretVersion != 0 {
 		t.Errorf("masked: %+v, %+v, %v", r, x, err)
 	}
 	for secret, want := range map[string]string{"": "", "short": "***", "12345678901": "***", "123456789012": "123***9012", "äääääääääääää": "ä?***ää"} {

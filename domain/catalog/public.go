@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -19,12 +20,6 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 		}
 		r = u
 	case KindAccount:
-		if key, given := tree["api_key"].(string); given && !IsMasked(key) {
-			extras.APIKey = key
-			tree["api_key"] = Mask(key)
-		} else {
-			extras.APIKeyUnchanged = given
-		}
 		r = &Account{Active: true}
 	case KindGroup:
 		r = &Group{}
@@ -38,6 +33,13 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 		r = &Rule{}
 	case KindSetting:
 		r = &Setting{}
+	case KindWebhook:
+		r = &Webhook{Active: true}
+	}
+	if s, ok := r.(Sealed); ok {
+		if fault := takeCredential(tree, s, &extras); fault != "" {
+			return nil, Extras{}, &InvalidError{Ref: ref, Field: s.secretField(), Reason: fault}
+		}
 	}
 	text, err := json.Marshal(tree)
 	if err == nil {
@@ -50,6 +52,22 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 		p.ID = p.defaultID()
 	}
 	return r, extras, nil
+}
+
+// takeCredential moves the credential of a document to extras and leaves its masked form. The fault is what is wrong
+// with it, "" for nothing.
+func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string) {
+	field := r.secretField()
+	plain, given := tree[field].(string)
+	if !given || IsMasked(plain) {
+		extras.CredentialUnchanged = given
+		return ""
+	}
+	if r.Kind() == KindWebhook && len(plain) < webhookSecretMin && plain != "" {
+		return fmt.Sprintf("is shorter than %d bytes", webhookSecretMin)
+	}
+	extras.Credential, tree[field] = plain, Mask(plain)
+	return ""
 }
 
 // Public is a resource in the form of resource files, ready for JSON: with its kind first, secrets masked, and such
@@ -108,6 +126,15 @@ func Public(r Resource) any {
 			Kind Kind `json:"kind"`
 			Setting
 		}{KindSetting, *r}
+	case *Webhook:
+		return struct {
+			Kind   Kind     `json:"kind"`
+			ID     string   `json:"id"`
+			URL    string   `json:"url"`
+			Events []string `json:"events"`
+			Secret string   `json:"secret"`
+			Active bool     `json:"active"`
+		}{KindWebhook, r.ID, r.URL, slices.Clone(r.Events), r.Masked, r.Active}
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package catalog is the configuration as facts: upstreams, accounts, groups, users, keys, prices, rules and settings.
+// Package catalog is the configuration as facts: upstreams, accounts, groups, users, keys, prices, rules, settings and
+// webhooks.
 // Commands become facts (Decide), facts become state (Evolve), and the hot path reads an immutable Snapshot.
 package catalog
 
@@ -21,9 +22,10 @@ const (
 	KindPrice    Kind = "price"
 	KindRule     Kind = "rule"
 	KindSetting  Kind = "setting"
+	KindWebhook  Kind = "webhook"
 )
 
-// Resource is one of *Upstream, *Account, *Group, *User, *Key, *Price, *Rule, *Setting.
+// Resource is one of *Upstream, *Account, *Group, *User, *Key, *Price, *Rule, *Setting, *Webhook.
 type Resource interface {
 	Kind() Kind
 	Ident() string

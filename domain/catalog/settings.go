@@ -17,6 +17,9 @@ type Settings struct {
 	OnExhausted        string         // OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway
 	AbandonedBilling   string         // AbandonedNone, AbandonedInput, AbandonedLastProgress
 	ChatUsage          string         // ChatUsageInject, ChatUsageEstimate
+	BooksArchive       string         // folder for the events of closed days, from the data folder on; "": none is written
+	RetentionEvents    int            // days for which events of requests are kept once their day is closed; 0: for ever
+	RetentionLog       int            // days for which lines of the request log are kept, at most as long as events; 0: as long
 }
 
 // What happens when no attempt succeeded.
@@ -72,6 +75,29 @@ var settings = [...]setting{
 		AbandonedNone, AbandonedInput, AbandonedLastProgress)},
 	{"chat_usage", ChatUsageInject, choice(func(s *Settings) *string { return &s.ChatUsage },
 		ChatUsageInject, ChatUsageEstimate)},
+	{"books.archive", "", func(s *Settings, v string) (string, error) {
+		if strings.ContainsAny(v, "\x00\n") {
+			return "", errors.New("must be the path of a folder")
+		}
+		s.BooksArchive = v
+		return v, nil
+	}},
+	{"retention.events", "0", days(func(s *Settings) *int { return &s.RetentionEvents })},
+	{"retention.log", "0", days(func(s *Settings) *int { return &s.RetentionLog })},
+}
+
+// daysMax is a hundred years.
+const daysMax = 36500
+
+func days(field func(*Settings) *int) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > daysMax {
+			return "", errors.New("must be 0..36,500 days (0 is for ever)")
+		}
+		*field(s) = n
+		return strconv.Itoa(n), nil
+	}
 }
 
 func boolean(field func(*Settings) *bool) func(*Settings, string) (string, error) {

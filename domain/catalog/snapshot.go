@@ -28,6 +28,7 @@ type Snapshot struct {
 	groups map[string]*CompiledGroup
 	prices priceIndex
 	rules  []*CompiledRule // by priority and id
+	hooks  []*Webhook      // by id
 }
 
 // CompiledUpstream is an upstream with all that its row means.
@@ -91,6 +92,9 @@ func Build(s *State, prev *Snapshot) *Snapshot {
 	b.buildCallers(rows[KindUser], rows[KindGroup], rows[KindKey])
 	b.buildPrices(s, rows[KindPrice])
 	b.buildRules(rows[KindRule])
+	for _, r := range rows[KindWebhook] {
+		b.hooks = append(b.hooks, r.(*Webhook))
+	}
 	for _, r := range rows[KindSetting] {
 		set := r.(*Setting)
 		if _, field, err := b.Settings.put(set.Name, set.Value); err != nil {

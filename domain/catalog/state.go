@@ -122,6 +122,8 @@ func RefOf(fact Fact) (ref Ref, ok bool) {
 		return Ref{KindRule, f.ID}, true
 	case *SettingRemoved:
 		return Ref{KindSetting, f.Name}, true
+	case *WebhookRemoved:
+		return Ref{KindWebhook, f.ID}, true
 	}
 	return Ref{}, false
 }
@@ -172,6 +174,10 @@ func valueOf(fact Fact) Resource {
 		return &f.Setting
 	case *SettingChanged:
 		return &f.Setting
+	case *WebhookRegistered:
+		return &f.Webhook
+	case *WebhookChanged:
+		return &f.Webhook
 	}
 	return nil
 }
@@ -195,6 +201,8 @@ func set(r Resource, isNew bool) Fact {
 		return pick(isNew, &RuleRegistered{*r}, &RuleChanged{*r})
 	case *Setting:
 		return pick(isNew, &SettingRegistered{*r}, &SettingChanged{*r})
+	case *Webhook:
+		return pick(isNew, &WebhookRegistered{*r}, &WebhookChanged{*r})
 	}
 	return nil
 }
@@ -218,6 +226,8 @@ func removed(r Ref) Fact {
 		return &RuleRemoved{r.ID}
 	case KindSetting:
 		return &SettingRemoved{r.ID}
+	case KindWebhook:
+		return &WebhookRemoved{r.ID}
 	}
 	return nil
 }

@@ -20,6 +20,17 @@ type Rejected struct {
 	DurationUS int64       `json:"duration_us"`
 }
 
+// clientGone is the code of a client that went before its request had a plan.
+const clientGone = "CLIENT_DISCONNECTED"
+
+// Outcome is how the request ended: cancelled when it was the client that went.
+func (r *Rejected) Outcome() Outcome {
+	if r.Code == clientGone {
+		return Cancelled
+	}
+	return RejectedOut
+}
+
 // Ask is what the client wanted and who it is, as far as it was known.
 type Ask struct {
 	Key        string `json:"key,omitempty"` // API key id

@@ -16,7 +16,7 @@ import (
 
 // Run checks every promise of events.Store. open makes a fresh, empty store and closes it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) events.Store) {
-	for _, group := range []map[string]func(*testing.T, events.Store){appends, conflicts, retries, secrets, reads, finds, faults} {
+	for _, group := range []map[string]func(*testing.T, events.Store){appends, conflicts, retries, secrets, reads, finds, faults, chains} {
 		for name, promise := range group {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) events.Store) {
 			})
 		}
 	}
+	t.Run("what is forged is found", func(t *testing.T) { forge(t, open(t)) })
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)

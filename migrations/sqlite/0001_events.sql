@@ -9,18 +9,22 @@ CREATE TABLE events (
 	terminal INTEGER NOT NULL, -- 1: ends a request
 	at       INTEGER NOT NULL, -- microseconds since 1970, UTC
 	types    TEXT    NOT NULL, -- names of the facts, space-separated
-	request  TEXT,             -- NULL where it does not apply, as are key and upstream
-	key      TEXT,
+	about    TEXT,             -- a request of which the stream's name does not tell
+	key      TEXT,             -- NULL where it does not apply, as is upstream
 	upstream TEXT,
 	node     TEXT,
 	hash     BLOB    NOT NULL, -- SHA-256 over all of the row
-	payload  TEXT    NOT NULL  -- JSON array with one object per fact
+	payload  TEXT    NOT NULL, -- JSON array with one object per fact
+	-- The request that the row is about, NULL for none. Its name stands in the stream; a column of its own holds only
+	-- what the stream does not say: a request in another stream, or '' for a request's stream without one.
+	request  TEXT GENERATED ALWAYS AS (nullif(coalesce(about,
+		CASE WHEN stream >= 'request/' AND stream < 'request0' THEN substr(stream, 9) END), '')) VIRTUAL
 ) STRICT;
 
 CREATE UNIQUE INDEX events_stream ON events (stream, version);
 CREATE UNIQUE INDEX events_terminal ON events (stream) WHERE terminal = 1;
 -- A request's own stream is found by its name; this one holds only what other streams say about a request.
-CREATE INDEX events_request ON events (request) WHERE request IS NOT NULL AND stream <> 'request/' || request;
+CREATE INDEX events_about ON events (about) WHERE about IS NOT NULL;
 
 -- There is no index on time, key or upstream: each one costs a fifth of an append. A search by time narrows its range
 -- of positions by the two times in commits; key, upstream and type are filters over that range.

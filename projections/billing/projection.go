@@ -5,6 +5,7 @@ package billing
 import (
 	"time"
 
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
@@ -13,7 +14,8 @@ import (
 )
 
 // Entries has one row per attempt that was sent, by the position of the fact that ended it. A request that ends after
-// its last attempt had failed on its own gets one more, which counts no attempt. Rows are never changed.
+// its last attempt had failed on its own gets one more, which counts no attempt. Rows are never changed; they go with the
+// events of their request.
 var Entries = &projections.Table{
 	Name: "bill_entries",
 	Key:  1,
@@ -40,6 +42,7 @@ var Entries = &projections.Table{
 		{Name: "cost", Kind: projections.KindMoney},
 		{Name: "upstream_cost", Kind: projections.KindMoney},
 		{Name: "unpriced_requests", Kind: projections.KindInt},
+		{Name: "began", Kind: projections.KindInt}, // position of the request's first fact
 	},
 	Indexes: [][]string{{"at"}},
 }
@@ -84,7 +87,7 @@ type Projection struct{}
 func (Projection) Name() string { return "billing" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 1 }
+func (Projection) Version() int { return 2 }
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Entries, Days} }
@@ -92,6 +95,9 @@ func (Projection) Tables() []*projections.Table { return []*projections.Table{En
 // Fold writes an entry for every attempt that ended: a failed one with its own usage, the final one with that of the
 // settlement. A request of which nothing was sent costs nothing and leaves no trace.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {
+	if f, ok := fact.(*books.Removed); ok {
+		out.Cut(projections.Cut{Table: Entries, From: f.First, To: f.Through, Column: "began", Low: f.First, High: f.Last})
+	}
 	if story == nil {
 		return
 	}
@@ -146,7 +152,7 @@ func (e *entry) write(story *request.Story, at projections.Place, out *projectio
 		key, user, group, named, upstream, account, price,
 		number(e.requests), number(e.attempts),
 		number(u.Input), number(u.CachedInput), number(u.CacheWrite5m), number(u.CacheWrite1h), number(u.Output), number(u.Reasoning),
-		projections.Money(e.cost), projections.Money(e.upstreamCost), number(e.unpriced),
+		projections.Money(e.cost), projections.Money(e.upstreamCost), number(e.unpriced), number(int64(at.First)),
 	)
 	out.Add(Days,
 		number(DayOf(at.At)), key, user, group, named, upstream, account, price,

@@ -36,6 +36,8 @@ func Run(t *testing.T, s Subject) {
 	rows := &law{Subject: s}
 	t.Run("a commit of unknown fate may be repeated", rows.repeated)
 	t.Run("changes of one row do what they say", rows.operations)
+	t.Run("cuts take away what they name", rows.cutting)
+	t.Run("closed books", func(t *testing.T) { Closings(t, s) })
 	for seed := range uint64(s.Seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			history, err := History{Seed: seed, Requests: requests, Unended: int(seed % 3)}.Appends()

@@ -4,6 +4,7 @@
 package requestlog
 
 import (
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
@@ -65,10 +66,24 @@ func (Projection) Tables() []*projections.Table { return []*projections.Table{Re
 
 // Fold writes the row of the fact's request as far as it is known; what one linger brings to a request is one write.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {
+	switch f := fact.(type) {
+	case *books.Removed:
+		out.Cut(projections.Cut{Table: Requests, From: f.First, To: f.Last})
+	case *books.Trimmed:
+		out.Cut(projections.Cut{Table: Requests, To: f.Last})
+	}
 	if story == nil || at.More || at.First == 0 {
 		return
 	}
 	_, waiting := fact.(*request.Queued)
+	first := int64(at.First)
+	out.PutLater(Requests, first, func(row []projections.Value) []projections.Value {
+		return appendRow(row, story, first, waiting)
+	})
+}
+
+// appendRow appends the values of a story's row. waiting says that its last fact put it into a queue.
+func appendRow(row []projections.Value, story *request.Story, first int64, waiting bool) []projections.Value {
 	var model, upstream, outcome string
 	var status int
 	duration := projections.Null()
@@ -80,13 +95,13 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 		outcome, status = string(story.Settled.Outcome), story.Settled.Status
 		duration = projections.Int(story.Settled.DurationUS)
 	case story.Rejected != nil:
-		outcome, status = string(request.RejectedOut), story.Rejected.Status
+		outcome, status = string(story.Rejected.Outcome()), story.Rejected.Status
 		duration = projections.Int(story.Rejected.DurationUS)
 	}
 	cost, upstreamCost := costs(story)
 	asked := ask(story)
-	out.Put(Requests,
-		projections.Int(int64(at.First)),
+	return append(row,
+		projections.Int(first),
 		projections.Text(story.ID),
 		projections.Micros(story.AdmittedAt),
 		projections.Text(asked.Key),
@@ -101,6 +116,9 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 		projections.Text(encode(story, asked, waiting)),
 	)
 }
+
+// Open implements projections.Opener: lines go with their events, and no closing brings them back.
+func (Projection) Open(*books.Closed, *projections.Changes) error { return nil }
 
 // ask is what the client wanted, never nil.
 func ask(story *request.Story) *request.Ask {

@@ -4,6 +4,7 @@ package stats
 import (
 	"time"
 
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
@@ -78,6 +79,9 @@ func (Projection) Tables() []*projections.Table { return []*projections.Table{Ho
 
 // Fold counts what ended.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {
+	if f, ok := fact.(*books.Removed); ok {
+		cut(f, out)
+	}
 	if story == nil {
 		return
 	}
@@ -85,7 +89,7 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 	switch f := fact.(type) {
 	case *request.Rejected:
 		// The model of a request that got no plan is whatever the client wrote: as a key of sums it would know no bound.
-		a.sum[sumRequests], a.sum[sumRejected] = 1, 1
+		a.sum[sumRequests], a.sum[outcomes[f.Outcome()]] = 1, 1
 	case *request.Failed:
 		a.sum[sumAttempts], a.sum[sumFailedAttempts] = 1, 1
 		a.spent(f.Usage, f.Cost)

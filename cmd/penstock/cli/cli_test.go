@@ -49,7 +49,8 @@ func TestExitCodesTellWrongUsageFromFailure(t *testing.T) {
 		"a limit of nothing":     {2, []string{"logs", "--limit", "0"}, "--limit: must be at least 1"},
 		"an unknown outcome":     {2, []string{"logs", "--outcome", "fine"}, "outcome"},
 		"an unknown fact":        {2, []string{"events", "--type", "nope"}, `there is no event "nope"`},
-		"a later flag":           {2, []string{"events", "--follow"}, "--follow: not supported yet"},
+		"follow until":           {2, []string{"events", "--follow", "--until", "1h"}, "--until: can not be combined with --follow"},
+		"follow nothing":         {2, []string{"events", "--follow", "--type", "request.setled"}, "--type: "},
 		"an unknown grouping":    {2, []string{"bill", "--by", "colour"}, `"colour" is not one of`},
 		"an unknown request":     {1, []string{"explain", "none"}, "there is no request none"},
 		"an unknown upstream":    {1, []string{"upstream", "status", "z"}, "there is no upstream z"},
@@ -365,7 +366,7 @@ func TestProvidersComeFromTheEnvironment(t *testing.T) {
 			r, extras, err := catalog.DecodeResource("", doc)
 			require.NoError(t, err)
 			if a, ok := r.(*catalog.Account); ok {
-				require.Equal(t, env[p.Env], extras.APIKey)
+				require.Equal(t, env[p.Env], extras.Credential)
 				a.SecretVersion = 1
 			}
 			cmds = append(cmds, catalog.Apply{Resource: r})

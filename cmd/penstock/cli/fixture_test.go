@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/memory"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/money"
@@ -44,6 +46,9 @@ type place struct {
 	unopened []string
 	broken   error // what Probe says
 	closed   bool
+	chain    *memory.Store // what the audit commands are about
+	signing  ed25519.PrivateKey
+	days     []string // that were to be closed
 }
 
 func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
@@ -56,8 +61,9 @@ func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options
 		if c.Match == admin.MatchAbsent && ok || c.Match > 0 && int64(c.Match) != version {
 			return admin.Outcome{}, errors.Wrap(admin.ErrPrecondition, c.ID)
 		}
-		if a, isAccount := c.Resource.(*catalog.Account); isAccount && c.Extras.APIKey != "" {
-			a.SecretVersion = version + 1
+		if r, sealed := c.Resource.(catalog.Sealed); sealed && c.Extras.Credential != "" {
+			_, masked := r.Secret()
+			c.Resource = r.WithSecret(version+1, masked)
 		}
 		named[catalog.Ref{Kind: c.Kind, ID: c.ID}] = true
 		cmds = append(cmds, catalog.Apply{Resource: c.Resource})
@@ -244,9 +250,9 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	p := &place{state: catalog.NewState()}
+	p := &place{state: catalog.NewState(), chain: memory.NewStore(), signing: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	p.tell(t)
-	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler),
+	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p,
 		Ports: admin.Ports{Catalog: p, Log: p, Events: p, Billing: p, Stats: p, Replay: p, Live: p, Health: p}})
 	require.NoError(t, err)
 	web := httptest.NewServer(srv.Handler())

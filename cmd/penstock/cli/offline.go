@@ -8,12 +8,14 @@ import (
 	"github.com/penstock/penstock/projections/requestlog"
 )
 
-// Offline is the data of a gateway that does not run. Reading changes nothing; only Replay without verify writes.
+// Offline is the data of a gateway that does not run. Reading changes nothing; only Replay without verify and CloseBooks write.
 type Offline interface {
 	requestlog.Reader
 	admin.Events
 	admin.Billing
 	admin.Replay
+	admin.Audit
+	admin.Books
 
 	// Probe makes sure that the store takes a write.
 	Probe(ctx context.Context) error

@@ -83,20 +83,20 @@ func (p *Program) eventsCommand() *cobra.Command {
 	timeFlags(cmd)
 	limitFlag(cmd, "appends, whose facts stay together")
 	jsonFlag(cmd)
-	cmd.Flags().String("type", "", "name of a fact, such as request.settled")
+	cmd.Flags().String("type", "", "name of a fact, such as request.settled; with --follow also globs, several with commas")
 	cmd.Flags().String("stream", "", "such as request/ID or catalog/key/ID")
 	cmd.Flags().String("request", "", "id of a request")
 	cmd.Flags().String("key", "", "id of an API key")
 	cmd.Flags().String("upstream", "", "id of an upstream")
 	cmd.Flags().Int64("after", 0, "only after this position")
 	cmd.Flags().Bool("newest", false, "newest first")
-	cmd.Flags().Bool("follow", false, "wait for more ("+notYet+")")
+	cmd.Flags().Bool("follow", false, "show what is stored from now on, or from --since or --after on, and wait for more")
 	return cmd
 }
 
 func (p *Program) events(cmd *cobra.Command, _ []string) error {
 	if on(cmd, "follow") {
-		return usagef("--follow: %s", notYet)
+		return p.follow(cmd)
 	}
 	since, until, err := p.span(cmd)
 	if err != nil {

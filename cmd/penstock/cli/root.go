@@ -77,7 +77,7 @@ func (p *Program) root(started *bool) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
 		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
-		p.upstreamCommand(), p.doctorCommand(), p.versionCommand())
+		p.upstreamCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand())
 	root.AddCommand(p.More...)
 	return root
 }

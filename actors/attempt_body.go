@@ -1,0 +1,87 @@
+package actors
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	evidenceMax     = 512       // bytes of an error body kept in the event
+	errorMax        = 256 << 10 // bytes of an error body that are read and passed on
+	decodedErrorMax = 1 << 20   // bytes of its plain form that are looked at
+	ruleMax         = 64 << 10  // bytes of it that the operator's rules see
+)
+
+// readAll reads the whole body, at most max bytes.
+func readAll(in Incoming, limit int) ([]byte, error) {
+	n := in.Length()
+	if n < 0 {
+		n = 1024
+	}
+	b := make([]byte, 0, min(n, limit)+1)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		k, err := in.Read(b[len(b):min(cap(b), limit+1)])
+		b = b[:len(b)+k]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+		if len(b) > limit {
+			return b[:limit], &SendError{Phase: PhaseMalformed, Err: errors.New("the answer is too large")}
+		}
+	}
+}
+
+// decoded is the plain form of a body, at most max bytes of it; the body itself when it is not compressed or can not
+// be read.
+func decoded(in Incoming, body []byte, limit int64) []byte {
+	if in.Header("Content-Encoding") == "" {
+		return body
+	}
+	r, err := in.Decode(bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, limit))
+	if err != nil && len(plain) == 0 {
+		return body
+	}
+	return plain
+}
+
+const retryMax = 1e6 // seconds; nobody means more
+
+// retryAfter reads how long the upstream asks to wait: milliseconds, seconds, or a date. 0: it does not say.
+func retryAfter(in Incoming, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(in.Header("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return time.Duration(min(ms, 1000*retryMax) * float64(time.Millisecond))
+	}
+	v := in.Header("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
+		return time.Duration(min(s, retryMax) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(v); err == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+func clip(s string) string { return clipTo(s, evidenceMax) }
+
+// clipTo is the start of s as valid text. It never cuts a character in two.
+func clipTo(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

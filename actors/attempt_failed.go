@@ -1,0 +1,218 @@
+package actors
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
+	"github.com/penstock/penstock/domain/pricing"
+	"github.com/penstock/penstock/domain/request"
+)
+
+// tried is what became of an attempt. Its strings are its own: they live on in events.
+type tried struct {
+	failure.Verdict
+	class      failure.Class
+	status     int // of the upstream, 0 when none came
+	upstreamID string
+	evidence   string
+	usage      pricing.Usage
+	source     pricing.Source
+	tier       string
+	ttft, took time.Duration
+	retryAfter time.Duration
+	headers    []Header // of an error answer
+	body       []byte
+}
+
+// seen starts the record of an answer whose headers have come.
+func (l *life) seen() *tried {
+	id := l.in.Header("request-id")
+	if id == "" {
+		id = l.in.Header("x-request-id")
+	}
+	return &tried{class: failure.OK, status: l.in.Status(), upstreamID: clipTo(id, 128), source: pricing.None}
+}
+
+// refused reads an answer that is an error by its status.
+func (l *life) refused() *tried {
+	body, _ := readAll(l.in, errorMax) // the status says enough when its body breaks off
+	t := l.seen()
+	t.headers, t.body = passing(l.in), l.withoutSecret(body)
+	o := failure.Observation{
+		Status: t.status, RetryAfter: retryAfter(l.in, l.now()), Header: l.in.Header, HTML: isHTML(t.headers),
+	}
+	l.observe(t, o, decoded(l.in, body, decodedErrorMax))
+	l.closeAnswer()
+	return t
+}
+
+// phases are the events of the failure table.
+var phases = map[Phase]failure.Event{
+	PhaseConnect: failure.ConnectFailed, PhaseConnectTimeout: failure.ConnectTimedOut, PhaseWrite: failure.WriteFailed,
+	PhaseFirstByte: failure.EOFBeforeHeaders, PhaseFirstTimeout: failure.FirstByteTimeOut, PhaseStale: failure.EOFBeforeHeaders,
+	PhaseBody: failure.Reset, PhaseIdle: failure.IdleTimeOut, PhaseMalformed: failure.Reset, PhaseCancelled: failure.ClientGone,
+	PhaseLocal: failure.LocalError,
+}
+
+// eventOf is how a call ended by its error.
+func eventOf(err error) failure.Event {
+	var s *SendError
+	if errors.As(err, &s) {
+		return phases[s.Phase]
+	}
+	return failure.Reset // such as a compressed body that is broken
+}
+
+// broken classifies a call that ended with an error instead of an answer, or within one.
+func (l *life) broken(t *tried, err error, o failure.Observation) *tried {
+	if o.Event = eventOf(err); l.cut.Fired() {
+		o.Event = failure.ClientGone
+	}
+	l.observe(t, o, nil)
+	t.evidence = clip(err.Error())
+	return t
+}
+
+// observe classifies a failure by what the upstream said and did.
+func (l *life) observe(t *tried, o failure.Observation, body []byte) *tried {
+	if len(body) > 0 {
+		a := dialect.ReadAnswer(l.c.Endpoint.Dialect, body)
+		o.ErrorType, o.ErrorCode, o.ErrorMessage, o.Body = a.ErrorType, a.ErrorCode, a.ErrorMessage, body[:min(len(body), ruleMax)]
+	}
+	t.Verdict = failure.Classify(o, failure.PolicyOf(&l.snap.Settings, l.snap.Rules(l.up.ID, nil)))
+	t.class, t.retryAfter = t.Verdict.Class, o.RetryAfter
+	if t.source == "" {
+		t.source = pricing.None
+	}
+	said := []byte(o.ErrorMessage)
+	if len(said) == 0 {
+		said = body[:min(len(body), ruleMax)]
+	}
+	t.evidence = clip(string(l.withoutSecret(said)))
+	return t
+}
+
+// withoutSecret is what an upstream said without our credential, which some repeat.
+func (l *life) withoutSecret(b []byte) []byte {
+	secret, _ := l.d.Credential(l.lease.Account)
+	if len(secret) < 8 || !bytes.Contains(b, []byte(secret)) {
+		return b
+	}
+	return bytes.ReplaceAll(b, []byte(secret), []byte("***"))
+}
+
+func isHTML(hs []Header) bool {
+	for _, h := range hs {
+		if h.Name == "Content-Type" {
+			return strings.Contains(h.Value, "html")
+		}
+	}
+	return false
+}
+
+// failed decides whether the client gets this answer or another attempt is made, for which the lease is given back.
+func (l *life) failed(t *tried) (Answer, bool) {
+	t.took = l.now().Sub(l.began)
+	l.last, l.tell = t, l.outcome(t)
+	gone := l.leftBehind()
+	if gone || t.class == failure.Cancelled {
+		l.settled(&request.Settled{
+			Outcome: request.Cancelled, Status: statusClientGone, Code: failure.ClientDisconnect, Stage: failure.StageRequest,
+			ClientGone: true, OnDisconnect: l.up.Disconnect.String(),
+		}, t)
+		return refusalAnswer(l.c, failure.New(failure.ClientDisconnect, ""), true), true
+	}
+	l.exclude(t)
+	budget := l.snap.Settings.MaxAttempts
+	if t.Next == failure.Stop || budget > 0 && l.attempts >= budget || !l.anyLeft() {
+		return l.lost(), true
+	}
+	l.closeAnswer()
+	l.release()
+	l.add(l.story(t))
+	return Answer{}, false
+}
+
+// story is the fact of an attempt that another one follows.
+func (l *life) story(t *tried) *request.Failed {
+	b := l.bill(t)
+	return &request.Failed{
+		N: l.attempts, Class: string(t.class), UpstreamStatus: t.status, UpstreamID: t.upstreamID, Evidence: t.evidence,
+		Next: string(t.Next), Counted: l.counts(t), Usage: t.usage, UsageSource: t.source, PriceVersion: b.version, UpstreamCost: b.upstream,
+		TookUS: t.took.Microseconds(), TTFTUS: t.ttft.Microseconds(),
+	}
+}
+
+// exclude takes what has failed out of what is left to try.
+func (l *life) exclude(t *tried) {
+	account := t.Next == failure.NextAccount
+	if account {
+		l.failedA = append(l.failedA, l.lease.Account)
+	} else {
+		l.failedU = append(l.failedU, l.lease.Upstream)
+	}
+	for i := range l.tries {
+		c := &l.tries[i]
+		switch {
+		case c.Upstream.ID != l.lease.Upstream:
+		case account:
+			c.drop(l.lease.Account)
+		default:
+			c.dead = true
+		}
+	}
+}
+
+func (l *life) anyLeft() bool {
+	for i := range l.tries {
+		if !l.tries[i].dead {
+			return true
+		}
+	}
+	return false
+}
+
+// counts says whether the breaker counts a failure; counting tokens never does.
+func (l *life) counts(t *tried) bool { return t.Counts && l.c.Endpoint.Kind != dialect.CountTokens }
+
+// outcome is what the actors learn from a failed attempt.
+func (l *life) outcome(t *tried) *Outcome {
+	o := &Outcome{Result: breaker.Neutral, Class: string(t.class), Status: t.status, Took: t.took}
+	if l.counts(t) {
+		o.Result = breaker.Failure
+	}
+	if b := t.Block; b.For > 0 {
+		o.Block = &Block{Until: l.now().Add(b.For), Reason: b.Reason, Source: b.Source}
+	}
+	return o
+}
+
+// passes says that the attempt has an error answer of its own, which can be passed on: one inside a success can not.
+func (t *tried) passes() bool { return t.status != 0 && (t.status < 200 || t.status > 299) }
+
+// lost ends the request with a failed attempt that no other could mend: the upstream's own answer, or our refusal.
+func (l *life) lost() Answer {
+	t := l.last
+	end := failure.Exhausted(l.snap.Settings.OnExhausted, t.Verdict, t.passes(), t.retryAfter)
+	if end.PassLast {
+		status := dialect.ClientStatus(l.c.Endpoint.Dialect, t.status)
+		l.settled(&request.Settled{
+			Outcome: request.FailedOutcome, Status: status, Code: t.ClientCode, Reason: string(t.class), Stage: failure.StageResponse,
+		}, t)
+		return Answer{Status: status, Headers: t.headers, Body: t.body}
+	}
+	r := end.Refusal
+	if t.ClientCode == "" { // about the caller's request, but said inside a success
+		r.Status, r.Type = t.ClientStatus, ""
+		if t.evidence != "" {
+			r.Message = t.evidence
+		}
+	}
+	l.settled(&request.Settled{Outcome: request.FailedOutcome, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage}, t)
+	return refusalAnswer(l.c, r, true)
+}

@@ -1,0 +1,88 @@
+package pgtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// child is set for a run of this test program that is killed in the middle of a test.
+const child = "PENSTOCK_PGTEST_CHILD"
+
+func TestMain(m *testing.M) { Main(m) }
+
+func ping(dsn string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	return c.Close(ctx)
+}
+
+func TestAServerIsStoppedHungContinuedAndStartedAtTheSameAddress(t *testing.T) {
+	s := Start(t)
+	dsn := s.NewDatabase(t)
+	require.NoError(t, ping(dsn))
+	s.Pause(t)
+	require.ErrorIs(t, ping(dsn), context.DeadlineExceeded)
+	s.Continue(t)
+	require.NoError(t, ping(dsn))
+	for _, how := range []Mode{Fast, Immediate} {
+		s.Stop(t, how)
+		require.Error(t, ping(dsn))
+		s.Restart(t)
+		require.NoError(t, ping(dsn))
+	}
+	s.Pause(t)
+	s.Restart(t)
+	require.NoError(t, ping(dsn))
+
+	c, err := pgx.Connect(context.Background(), dsn)
+	require.NoError(t, err)
+	s.KillBackends(t, dsn)
+	require.Error(t, c.Ping(context.Background()))
+}
+
+func TestAServerIsGoneWithItsFilesWhenItsTestEnds(t *testing.T) {
+	var s *Server
+	t.Run("a test", func(t *testing.T) {
+		s = Start(t)
+		require.DirExists(t, s.folder)
+	})
+	require.NoDirExists(t, s.folder)
+	require.Error(t, ping(s.DSN()))
+}
+
+// A test program that is killed has no time to clean up.
+func TestAServerIsGoneWithItsFilesWhenItsTestProgramIsKilled(t *testing.T) {
+	if os.Getenv(child) != "" {
+		s := Start(t)
+		s.Pause(t)
+		require.NoError(t, os.WriteFile(os.Getenv(child), []byte(s.folder+"\n"+s.DSN()), 0o600))
+		select {} // until it is killed
+	}
+	if _, err := binaries(); err != nil {
+		missing(t, err)
+		t.Fatal(err)
+	}
+	note := filepath.Join(t.TempDir(), "note")
+	c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	c.Env = append(os.Environ(), child+"="+note)
+	require.NoError(t, c.Start())
+	var said []byte
+	require.Eventually(t, func() bool { said, _ = os.ReadFile(note); return len(said) > 0 }, startMax, 10*time.Millisecond)
+	require.NoError(t, c.Process.Kill())
+	require.Error(t, c.Wait())
+	folder, dsn, _ := strings.Cut(string(said), "\n")
+	require.Eventually(t, func() bool { _, err := os.Stat(folder); return os.IsNotExist(err) }, startMax, 10*time.Millisecond)
+	require.Error(t, ping(dsn))
+}

@@ -1,0 +1,66 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/requestlog"
+	"github.com/penstock/penstock/projections/stats"
+)
+
+// large fills the tables with as many rows as make a difference to plans: 60 days of them.
+const large = `
+INSERT INTO read.requests SELECT n, md5(n::text), '2026-01-01'::timestamptz + n * interval '104 s', 'key-' || n % 40, 'gpt-' || n % 7,
+	'gpt-' || n % 5, 'up-' || n % 3, CASE WHEN n % 50 = 0 THEN 'failed' ELSE 'completed' END, 200, 0.1, 0.1, 5000,
+	json_build_object('path', '/v1/chat/completions', 'user', repeat(md5(n::text), 8)) FROM generate_series(1, 50000) AS n;
+INSERT INTO read.bill_entries SELECT n, md5(n::text), 1, '2026-01-01'::timestamptz + n * interval '104 s', 'key-' || n % 40, '', '',
+	'gpt-' || n % 5, 'up-' || n % 3, 'a', 'p1', 1, 1, 10, 0, 0, 0, 10, 0, 0.1, 0.1, 0 FROM generate_series(1, 50000) AS n;
+INSERT INTO read.bill_days SELECT 20454 + d, 'key-' || k, '', '', 'gpt-' || m, 'up-' || u, 'a', 'p1', 1, 1, 10, 0, 0, 0, 10, 0, 0.1, 0.1, 0
+	FROM generate_series(0, 60) AS d, generate_series(0, 39) AS k, generate_series(0, 4) AS m, generate_series(0, 2) AS u;
+INSERT INTO read.stats_hours SELECT 490896 + h, 'up-' || u, 'gpt-' || m, 'key', 1, 1, 0, 0, 0, 0, 1, 0, 10, 10, 1, 1, 1, 1, 1
+	FROM generate_series(0, 1440) AS h, generate_series(0, 4) AS m, generate_series(0, 2) AS u;
+ANALYZE read.requests, read.bill_entries, read.bill_days, read.stats_hours`
+
+func TestNoQueryOfTheDayReadsAWholeLargeTable(t *testing.T) {
+	dsn := readDatabase(t)
+	m, a := openRead(t, dsn, everyProjection...), auditor(t, dsn)
+	for _, statement := range strings.Split(large, ";") {
+		do(t, a, statement)
+	}
+	day := time.Date(2026, 2, 20, 0, 0, 0, 0, time.UTC)
+	log := func(q requestlog.Query) func() (string, []any, error) {
+		return func() (string, []any, error) { return m.LogPageSQL(q) }
+	}
+	for name, query := range map[string]func() (string, []any, error){
+		"newest page":            log(requestlog.Query{}),
+		"page behind a cursor":   log(requestlog.Query{Before: requestlog.Cursor{At: day, Position: 40000}}),
+		"page of a frequent key": log(requestlog.Query{Key: "key-1"}),
+		"page of a rare key":     log(requestlog.Query{Key: "nobody"}),
+		"page of a model":        log(requestlog.Query{Model: "gpt-3"}),
+		"page of a rare model":   log(requestlog.Query{Model: "none"}),
+		"page of all filters": log(requestlog.Query{
+			Key: "key-1", Model: "gpt-3", Upstream: "up-1", Outcome: "failed", Since: day, Until: day.Add(48 * time.Hour), Limit: 1000,
+		}),
+		"page of an outcome": log(requestlog.Query{Outcome: "abandoned", Since: day}),
+		"bill of a week by key": func() (string, []any, error) {
+			return m.BillSQL(billing.Query{By: []string{"day", "key"}, Since: day.Add(time.Hour), Until: day.Add(7*24*time.Hour + time.Minute)})
+		},
+		"bill of some hours": func() (string, []any, error) {
+			return m.BillSQL(billing.Query{Since: day.Add(time.Hour), Until: day.Add(3 * time.Hour)})
+		},
+		"statistics of a day": func() (string, []any, error) {
+			return m.HoursSQL(stats.Query{Since: day, Until: day.Add(24 * time.Hour)})
+		},
+	} {
+		text, args, err := query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(lines(t, a, "EXPLAIN "+text, args...), "\n")
+		if strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s:\n%s", name, plan)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/projections"
+)
+
+// Replace implements projections.ReadModel. The new rows are brought beside the old ones, and what differs is written
+// in the same transaction: who reads meanwhile sees the old rows and waits for nothing, equal rows cost no space, and
+// grants and views of the operator's stay. Tables of another version are made anew; who reads those waits.
+func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with projections.Snapshot, at projections.Checkpoint) error {
+	return m.transact(ctx, 0, func(ctx context.Context, w *readWriter) error {
+		stored, err := w.locked(ctx, []string{p.Name()})
+		if err != nil {
+			return err
+		}
+		if stored[p.Name()].Version != p.Version() {
+			err = w.anew(ctx, p, m.hold != nil)
+		} else {
+			err = w.create(ctx, p, m.hold != nil)
+		}
+		if err != nil {
+			return err
+		}
+		for _, t := range p.Tables() {
+			if err := w.replace(ctx, w.known[t.Name], with); err != nil {
+				return errors.Wrapf(err, "replace rows of %s", t.Name)
+			}
+		}
+		return w.setCheckpoint(ctx, at, p)
+	})
+}
+
+// replace makes the rows of one table those of the snapshot.
+func (w *readWriter) replace(ctx context.Context, t *readTable, with projections.Snapshot) error {
+	scan, err := with.Scan(ctx, t.Table)
+	if err != nil {
+		return err
+	}
+	live, fresh := w.table(t.Name), w.table("incoming_"+t.Name)
+	err = w.run(ctx, fmt.Sprintf("CREATE UNLOGGED TABLE %s (LIKE %s)", fresh, live))
+	if err == nil {
+		rows := &copyText{table: t, rows: scan}
+		_, err = w.conn.PgConn().CopyFrom(ctx, rows, "COPY "+fresh+" FROM STDIN (FORMAT binary)")
+		if rows.err != nil {
+			err = rows.err
+		}
+	}
+	if err = errors.CombineErrors(err, scan.Close()); err != nil {
+		return err
+	}
+	var keys, same []string
+	for i, c := range t.Columns {
+		name := quote(c.Name)
+		switch {
+		case i < t.Key:
+			keys = append(keys, fmt.Sprintf("have.%s = fresh.%s", name, name))
+		case t.kinds[i] == kindJSON:
+			same = append(same, fmt.Sprintf("have.%s::text IS NOT DISTINCT FROM fresh.%s::text", name, name))
+		default:
+			same = append(same, fmt.Sprintf("have.%s IS NOT DISTINCT FROM fresh.%s", name, name))
+		}
+	}
+	names, key := quoteAll(columnNames(t.Table)), strings.Join(keys, " AND ")
+	return w.run(ctx,
+		"ANALYZE "+fresh,
+		fmt.Sprintf("DELETE FROM %s AS have WHERE NOT EXISTS (SELECT FROM %s AS fresh WHERE %s)", live, fresh,
+			strings.Join(append(keys, same...), " AND ")),
+		fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s AS fresh WHERE NOT EXISTS (SELECT FROM %s AS have WHERE %s)",
+			live, names, names, fresh, live, key),
+		"DROP TABLE "+fresh,
+	)
+}
+
+// copyText is the text of a binary COPY: a head, the rows, an end.
+type copyText struct {
+	table *readTable
+	rows  projections.Rows
+	ready []byte
+	begun bool
+	ended bool
+	err   error
+}
+
+const (
+	copyHead = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	copySize = 32 << 10 // of what is made ready at once, about
+)
+
+// Read implements io.Reader.
+func (c *copyText) Read(p []byte) (int, error) {
+	if len(c.ready) == 0 {
+		if c.ended {
+			return 0, io.EOF
+		}
+		if c.err = c.more(); c.err != nil {
+			return 0, c.err
+		}
+	}
+	n := copy(p, c.ready)
+	c.ready = c.ready[n:]
+	return n, nil
+}
+
+// more makes some rows ready.
+func (c *copyText) more() error {
+	b := make([]byte, 0, copySize+copySize/2)
+	if !c.begun {
+		b, c.begun = append(b, copyHead...), true
+	}
+	for len(b) < copySize {
+		row, more := c.rows.Next()
+		if !more {
+			c.ready, c.ended = binary.BigEndian.AppendUint16(b, math.MaxUint16), true // no further row
+			return c.rows.Err()
+		}
+		b = binary.BigEndian.AppendUint16(b, uint16(len(row)))
+		for i, v := range row {
+			var err error
+			if b, err = appendField(b, c.table.kinds[i], c.table.names[i], v); err != nil {
+				return errors.Wrapf(err, "row %v: column %s", row[:c.table.Key], c.table.Columns[i].Name)
+			}
+		}
+	}
+	c.ready = b
+	return nil
+}

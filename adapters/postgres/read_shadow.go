@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+
+	"github.com/cockroachdb/errors"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/projections"
+)
+
+// First numbers of the advisory locks of read models, beside those of the store.
+const (
+	lockReadSetUp int32 = 0x50656e41 + iota // second number 0: somebody makes tables
+	lockShadow                              // second number of the shadow: its owner lives
+)
+
+// A shadow's schema is known by its name and its comment, so that no schema of anybody else is ever dropped.
+const (
+	shadowPrefix = "read_shadow_"
+	shadowMark   = "rows that are folded again to be compared; removed when its program ends"
+)
+
+var shadowName = regexp.MustCompile("^" + shadowPrefix + "([0-9a-f]{16})$")
+
+// shadowLock is the second number of the lock of a shadow's schema.
+func shadowLock(schema string) (n int32, ok bool) {
+	match := shadowName.FindStringSubmatch(schema)
+	if match == nil {
+		return 0, false
+	}
+	bits, err := strconv.ParseUint(match[1][:8], 16, 32)
+	return int32(uint32(bits)), err == nil
+}
+
+// OpenShadow makes an empty read model in a new schema, to fold events into and be compared with the living one. Close
+// removes it. Its tables are not logged, so that a shadow does not outlive a crash of the server. What a program that
+// died has left behind is removed by the next one that opens a read model or a shadow.
+func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	at, err := parseReadAddress(dsn, shadowPrefix+hex.EncodeToString(random[:]))
+	if err != nil {
+		return nil, err
+	}
+	hold, err := at.connect(ctx, writerSettings(true))
+	if err != nil {
+		return nil, errors.Wrap(err, "open shadow read model")
+	}
+	number, _ := shadowLock(at.schema)
+	if _, err := hold.Exec(ctx, "SELECT pg_advisory_lock($1, $2)", lockShadow, number); err != nil {
+		hangUp(hold)
+		return nil, errors.Wrap(err, "open shadow read model")
+	}
+	m, err := newReadModel(ctx, at, hold)
+	if err != nil {
+		hangUp(hold)
+		return nil, err
+	}
+	if err = m.sweep(ctx); err == nil {
+		err = m.setUp(ctx, list)
+	}
+	if err != nil {
+		return nil, errors.CombineErrors(err, m.Close())
+	}
+	return m, nil
+}
+
+// sweep drops shadows whose owner does not live any more, as far as they are ours to drop.
+func (m *ReadModel) sweep(ctx context.Context) error {
+	return m.transact(ctx, readCommitMax, func(ctx context.Context, w *readWriter) error {
+		rows, err := w.conn.Query(ctx, `SELECT nspname FROM pg_namespace
+			WHERE starts_with(nspname::text, $1) AND obj_description(oid, 'pg_namespace') = $2 AND pg_has_role(nspowner, 'USAGE')`, shadowPrefix, shadowMark)
+		if err != nil {
+			return errors.Wrap(err, "look for shadows")
+		}
+		schemas, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return errors.Wrap(err, "look for shadows")
+		}
+		for _, schema := range schemas {
+			if err := w.dropDead(ctx, schema); err != nil {
+				return errors.Wrapf(err, "remove shadow %s", schema)
+			}
+		}
+		return nil
+	})
+}
+
+func (w *readWriter) dropDead(ctx context.Context, schema string) error {
+	number, ok := shadowLock(schema)
+	if !ok {
+		return nil
+	}
+	var dead bool
+	if err := w.conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1, $2)", lockShadow, number).Scan(&dead); err != nil || !dead {
+		return err
+	}
+	return w.run(ctx, "DROP SCHEMA IF EXISTS "+quote(schema)+" CASCADE")
+}
+
+// dropShadow removes the schema of a shadow that is being closed, and lets go of it.
+func (m *ReadModel) dropShadow() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readCommitMax)
+	defer cancel()
+	drop := "DROP SCHEMA IF EXISTS " + quote(m.at.schema) + " CASCADE"
+	_, err := m.hold.Exec(ctx, drop)
+	if err != nil && m.hold.IsClosed() { // it died while nobody used it
+		var again *pgx.Conn
+		if again, err = m.at.connect(ctx, writerSettings(true)); err == nil {
+			_, err = again.Exec(ctx, drop)
+			hangUp(again)
+		}
+	}
+	hangUp(m.hold)
+	return errors.Wrapf(err, "remove shadow %s", m.at.name)
+}

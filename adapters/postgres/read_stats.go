@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+
+	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/stats"
+)
+
+// orders are the SQL of stats.Orders.
+var orders = map[string]string{
+	"requests": "sum(requests)",
+	"errors":   "sum(failed) + sum(rejected) + sum(abandoned)",
+	"cost":     "sum(cost)",
+	"tokens":   "sum(input_tokens) + sum(output_tokens)",
+}
+
+// hours starts a query for the sums of what matches, after the columns that are grouped by.
+func (m *ReadModel) hours(q *stats.Query, by ...string) *readQuery {
+	var sql readQuery
+	sql.sql.WriteString("SELECT " + strings.Join(append(by, summed(stats.Hours, stats.Sums)...), ", ") + " FROM " + m.table(stats.Hours.Name))
+	if !q.Since.IsZero() {
+		sql.where("hour >= ?", stats.HourOf(q.Since))
+	}
+	if !q.Until.IsZero() {
+		sql.where("hour < ?", stats.HourOf(q.Until))
+	}
+	sql.is("upstream", q.Upstream)
+	sql.is("model", q.Model)
+	sql.is("key", q.Key)
+	return &sql
+}
+
+// Overview implements stats.Reader.
+func (m *ReadModel) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
+	if err := q.Check(); err != nil {
+		return stats.Overview{}, err
+	}
+	o := stats.NewOverview(&q)
+	err := m.each(ctx, m.hours(&q), func(row []projections.Value) error {
+		o.Figures = stats.FromSums(row)
+		return nil
+	})
+	return o, err
+}
+
+// Timeseries implements stats.Reader.
+func (m *ReadModel) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	sql := m.hours(&q, "hour")
+	sql.sql.WriteString(" GROUP BY hour ORDER BY hour")
+	buckets := []stats.Bucket{}
+	err := m.each(ctx, sql, func(row []projections.Value) error {
+		buckets = append(buckets, stats.Bucket{At: stats.HourTime(row[0].Int()), Figures: stats.FromSums(row[1:])})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return buckets, nil
+}
+
+// Leaderboard implements stats.Reader.
+func (m *ReadModel) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	by := quote(q.By)
+	sql := m.hours(&q, by)
+	sql.sql.WriteString(" GROUP BY " + by + " ORDER BY " + orders[q.Order] + " DESC, " + by + " LIMIT " + sql.arg(int64(q.Limit)))
+	ranks := []stats.Rank{}
+	err := m.each(ctx, sql, func(row []projections.Value) error {
+		ranks = append(ranks, stats.Rank{Name: row[0].Text(), Figures: stats.FromSums(row[1:])})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ranks, nil
+}

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// dialer opens connections. After a failure it waits before it tries again, a little longer each time, and meanwhile
+// answers with what went wrong: a server that is down is not stormed.
+type dialer struct {
+	config *pgx.ConnConfig
+
+	mu       sync.Mutex
+	failures int
+	closed   time.Time // no dialling before it
+	last     error
+}
+
+const (
+	backoffMin = 20 * time.Millisecond
+	backoffMax = time.Second
+)
+
+// newDialer reads a connection string: a URL or "key=value" pairs. What it sets wins over the settings below.
+func newDialer(dsn string, o StoreOptions, application string, settings map[string]string) (*dialer, error) {
+	c, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err // it hides the password
+	}
+	if o.ConnectTimeout > 0 {
+		c.ConnectTimeout = o.ConnectTimeout
+	}
+	c.ConnectTimeout = orElse(c.ConnectTimeout, 3*time.Second)
+	wait := strconv.FormatInt(o.Deadline.Milliseconds(), 10)
+	for name, value := range map[string]string{
+		"application_name":                    application,
+		"statement_timeout":                   wait, // a statement that nobody waits for ends
+		"idle_in_transaction_session_timeout": strconv.FormatInt(4*o.Deadline.Milliseconds(), 10),
+		"tcp_keepalives_idle":                 "10", // a gateway that has lost its power holds its locks for half a minute
+		"tcp_keepalives_interval":             "5",
+		"tcp_keepalives_count":                "4",
+		"jit":                                 "off",
+		// There is an index for each question. What is believed of a table that nobody has analysed yet must not matter.
+		"enable_seqscan":    "off",
+		"enable_bitmapscan": "off",
+	} {
+		setDefault(c.RuntimeParams, name, value)
+	}
+	for name, value := range settings {
+		setDefault(c.RuntimeParams, name, value)
+	}
+	return &dialer{config: c}, nil
+}
+
+func setDefault(m map[string]string, name, value string) {
+	if m[name] == "" {
+		m[name] = value
+	}
+}
+
+// name is the server and the database, for messages.
+func (d *dialer) name() string {
+	host := d.config.Host
+	if !strings.HasPrefix(host, "/") {
+		host = fmt.Sprintf("%s:%d", host, d.config.Port)
+	}
+	return "PostgreSQL " + host + "/" + d.config.Database
+}
+
+// connect opens a connection, unless the last failure was a moment ago.
+func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
+	d.mu.Lock()
+	if wait := time.Until(d.closed); wait > 0 {
+		err := d.last
+		d.mu.Unlock()
+		return nil, errors.Wrapf(err, "next try to connect in %s, the last one failed", wait.Round(time.Millisecond))
+	}
+	d.mu.Unlock()
+	c, err := pgx.ConnectConfig(ctx, d.config.Copy())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err == nil:
+		d.failures, d.last = 0, nil
+	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded): // a caller that gave up says nothing about the server
+		d.closed = time.Now().Add(min(backoffMax, backoffMin<<min(d.failures, 10)))
+		d.failures, d.last = d.failures+1, err
+	}
+	return c, err
+}
+
+// drop closes a connection that may be broken; nobody waits for it for long.
+func drop(c *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = c.Close(ctx) // what was wrong with it is known already
+}
+
+// codeOf is the SQLSTATE of an error of the server, "" for any other error.
+func codeOf(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// refused says that the server has answered with an error and works on: the transaction is rolled back. For any other
+// error nobody knows what became of it.
+func refused(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.SeverityUnlocalized == "ERROR"
+}
+
+const (
+	uniqueViolation  = "23505"
+	undefinedTable   = "42P01"
+	lockNotAvailable = "55P03"
+	invalidText      = "22P02"
+	invalidBytes     = "22021"
+)

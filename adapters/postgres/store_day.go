@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/events"
+)
+
+// day is the partition of a row: year, month and day of its request in UTC (20261129), or one of those that are never
+// removed.
+type day int32
+
+const (
+	always day = iota // the catalogue, the ledger, and whatever has no other place: small, and read at each start
+	actors            // what upstreams, accounts and nodes have gone through
+)
+
+// actorStreams are the beginnings of the names of the streams in actors.
+var actorStreams = []string{"account/", "node/", "upstream/"}
+
+// table is the partition's own name. The writer goes there directly, past all planning over partitions.
+func (d day) table() string { return "events_" + strconv.Itoa(int(d)) }
+
+func dayOfTime(t time.Time) day {
+	y, m, d := t.UTC().Date()
+	return day(y*10000 + int(m)*100 + d)
+}
+
+const requestStream = "request/"
+
+// dayOf is the partition of a stream. It depends on nothing but the name, so that all rows of a stream are together.
+func dayOf(stream string) day {
+	id, ok := strings.CutPrefix(stream, requestStream)
+	if !ok {
+		for _, beginning := range actorStreams {
+			if strings.HasPrefix(stream, beginning) {
+				return actors
+			}
+		}
+		return always
+	}
+	ms, ok := timeOfUUID(id)
+	if !ok {
+		return always
+	}
+	if t := time.UnixMilli(ms).UTC(); t.Year() <= 9999 {
+		return dayOfTime(t)
+	}
+	return always
+}
+
+// dayOfPrefix is the partition of all streams that begin so; false when they are in several.
+func dayOfPrefix(prefix string) (d day, ok bool) {
+	for _, beginning := range append([]string{requestStream}, actorStreams...) {
+		if strings.HasPrefix(beginning, prefix) && beginning != prefix {
+			return 0, false
+		}
+	}
+	return dayOf(prefix), !strings.HasPrefix(prefix, requestStream)
+}
+
+// timeOfUUID is the time in a UUIDv7, in milliseconds since 1970; false for any other text.
+func timeOfUUID(id string) (ms int64, ok bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' ||
+		!strings.ContainsRune("89abAB", rune(id[19])) {
+		return 0, false
+	}
+	for i := range len(id) {
+		if isHex := '0' <= id[i] && id[i] <= '9' || 'a' <= id[i]|0x20 && id[i]|0x20 <= 'f'; !isHex && id[i] != '-' {
+			return 0, false
+		}
+	}
+	ms, err := strconv.ParseInt(id[:8]+id[9:13], 16, 64)
+	return ms, err == nil
+}
+
+// loadDays reads which partitions there are.
+func (w *session) loadDays(ctx context.Context) error {
+	const sql = `SELECT d.day, d.last FROM days d JOIN pg_inherits i
+		ON i.inhrelid = to_regclass('events_' || d.day) AND i.inhparent = 'events'::regclass`
+	rows, err := w.conn.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	w.days = map[day]events.Position{}
+	var d day
+	var last events.Position
+	_, err = pgx.ForEachRow(rows, []any{&d, &last}, func() error {
+		w.days[d] = last
+		return nil
+	})
+	return err
+}
+
+// lookAhead makes the partitions of today and tomorrow, once a day, so that midnight costs no request anything.
+func (s *Store) lookAhead(ctx context.Context, w *session) error {
+	now := time.Now()
+	today := dayOfTime(now)
+	if w.ahead == today {
+		return nil
+	}
+	w.ahead = today
+	err := s.makeDays(ctx, w, today, dayOfTime(now.Add(24*time.Hour)))
+	if refused(err) { // its first row will ask for it again, and that is soon enough
+		_, err = w.conn.Exec(ctx, `ROLLBACK`)
+	}
+	return err
+}
+
+// makeDays makes those partitions that are missing, in a transaction of their own.
+func (s *Store) makeDays(ctx context.Context, w *session, days ...day) error {
+	days = slices.DeleteFunc(days, func(d day) bool { _, there := w.days[d]; return there })
+	if len(days) == 0 {
+		return nil
+	}
+	if _, err := s.begin(ctx, w, nil); err != nil {
+		return err
+	}
+	if err := w.loadDays(ctx); err != nil { // another writer may have been faster
+		return err
+	}
+	var made []string
+	for _, d := range days {
+		if _, there := w.days[d]; there {
+			continue
+		}
+		// Attaching lets readers of the whole table go on, which creating as a partition would not.
+		made = append(made,
+			fmt.Sprintf(`CREATE TABLE %s (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)`, d.table()),
+			fmt.Sprintf(`ALTER TABLE events ATTACH PARTITION %s FOR VALUES IN (%d)`, d.table(), d),
+			fmt.Sprintf(`INSERT INTO days (day, first, last) VALUES (%d, 0, 0)
+				ON CONFLICT (day) DO UPDATE SET first = 0, last = 0`, d))
+	}
+	for _, sql := range append(made, `COMMIT`) {
+		if _, err := w.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return errors.Wrapf(err, "make partitions for %v", days)
+		}
+	}
+	return w.loadDays(ctx)
+}

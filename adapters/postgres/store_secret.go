@@ -1,0 +1,34 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/events"
+)
+
+// Secret returns one version of a sealed credential, or the newest for version 0; nil when there is none.
+func (s *Store) Secret(ctx context.Context, id string, version int64) (v *events.Secret, err error) {
+	const sql = `SELECT version, sealed, digest FROM secrets WHERE id = $1 AND ($2 = 0 OR version = $2)
+		ORDER BY version DESC LIMIT 1`
+	err = s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		found := events.Secret{ID: id}
+		switch err := c.QueryRow(ctx, sql, text(id), version).Scan(&found.Version, &found.Sealed, &found.Digest); err {
+		case nil:
+			v = &found
+			return nil
+		case pgx.ErrNoRows:
+			v = nil
+			return nil
+		default:
+			return err
+		}
+	})
+	return v, err
+}
+
+func sameSecret(a, b *events.Secret) bool {
+	return a.ID == b.ID && a.Version == b.Version && bytes.Equal(a.Sealed, b.Sealed) && bytes.Equal(a.Digest, b.Digest)
+}

@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"sync"
+
+	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// gatherMax bounds the bytes that one file gathers before it writes them.
+const gatherMax = 256 << 10
+
+var registering sync.Mutex
+
+// gathering registers a file system that hands writes on to the one named ("" is that of the operating system) in
+// larger pieces, and returns its name. SQLite writes a commit as two small pieces per page, one behind the other, and a
+// checkpoint as one per page; a system call for each is a good part of what a commit costs.
+//
+// Nobody else may see a page before its writer has synced: it is for connections with synchronous=FULL only, where
+// SQLite syncs the log before it shows a commit to others, and the database before it says that a page is there.
+func gathering(base string) string {
+	name := "gathering-" + orElse(base, "os")
+	registering.Lock()
+	defer registering.Unlock()
+	if vfs.Find(name) == nil {
+		vfs.Register(name, gatherFS{base})
+	}
+	return name
+}
+
+// gatherFS is the file system; base is the name of the one below.
+type gatherFS struct{ base string }
+
+var _ vfs.VFSFilename = gatherFS{}
+
+func (f gatherFS) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	return vfs.Find(f.base).Open(name, flags)
+}
+
+func (f gatherFS) Delete(name string, syncDir bool) error {
+	return vfs.Find(f.base).Delete(name, syncDir)
+}
+
+func (f gatherFS) Access(name string, flags vfs.AccessFlag) (bool, error) {
+	return vfs.Find(f.base).Access(name, flags)
+}
+
+func (f gatherFS) FullPathname(name string) (string, error) {
+	return vfs.Find(f.base).FullPathname(name)
+}
+
+// OpenFilename gathers the writes to the log and to the database, not those to temporary files.
+func (f gatherFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (file vfs.File, _ vfs.OpenFlag, err error) {
+	if base, ok := vfs.Find(f.base).(vfs.VFSFilename); ok {
+		file, flags, err = base.OpenFilename(name, flags)
+	} else {
+		file, flags, err = vfs.Find(f.base).Open(name.String(), flags)
+	}
+	if err != nil || flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_DB) == 0 {
+		return file, flags, err
+	}
+	return &gatherFile{File: file}, flags, nil
+}
+
+// gatherFile holds back the bytes of buf, which belong at the offset at. Whatever could tell that they are not in the
+// file writes them first. Bytes whose write has failed are dropped: SQLite takes the transaction back.
+type gatherFile struct {
+	vfs.File
+	buf []byte
+	at  int64
+}
+
+// What SQLite's write-ahead log and locks ask of a file beyond vfs.File.
+var (
+	_ vfs.FileSharedMemory = (*gatherFile)(nil)
+	_ vfs.FileLockState    = (*gatherFile)(nil)
+	_ vfs.FileSizeHint     = (*gatherFile)(nil)
+)
+
+func (f *gatherFile) flush() error {
+	if len(f.buf) == 0 {
+		return nil
+	}
+	_, err := f.File.WriteAt(f.buf, f.at)
+	f.buf = f.buf[:0]
+	return err
+}
+
+func (f *gatherFile) end() int64 { return f.at + int64(len(f.buf)) }
+
+// WriteAt gathers what follows on what is held back.
+func (f *gatherFile) WriteAt(p []byte, off int64) (int, error) {
+	if off != f.end() || len(f.buf)+len(p) > gatherMax {
+		if err := f.flush(); err != nil {
+			return 0, err
+		}
+		f.at = off
+	}
+	f.buf = append(f.buf, p...)
+	return len(p), nil
+}
+
+func (f *gatherFile) ReadAt(p []byte, off int64) (int, error) {
+	if off < f.end() && off+int64(len(p)) > f.at {
+		if err := f.flush(); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f *gatherFile) Truncate(size int64) error {
+	if err := f.flush(); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+func (f *gatherFile) Sync(flags vfs.SyncFlag) error {
+	if err := f.flush(); err != nil {
+		return err
+	}
+	return f.File.Sync(flags)
+}
+
+func (f *gatherFile) Size() (int64, error) {
+	if err := f.flush(); err != nil {
+		return 0, err
+	}
+	return f.File.Size()
+}
+
+func (f *gatherFile) Unlock(lock vfs.LockLevel) error {
+	return errors.CombineErrors(f.flush(), f.File.Unlock(lock))
+}
+
+func (f *gatherFile) Close() error { return errors.CombineErrors(f.flush(), f.File.Close()) }
+
+func (f *gatherFile) SharedMemory() vfs.SharedMemory {
+	if s, ok := f.File.(vfs.FileSharedMemory); ok {
+		return s.SharedMemory()
+	}
+	return nil
+}
+
+func (f *gatherFile) LockState() vfs.LockLevel {
+	if s, ok := f.File.(vfs.FileLockState); ok {
+		return s.LockState()
+	}
+	return vfs.LOCK_NONE
+}
+
+func (f *gatherFile) SizeHint(size int64) error {
+	if s, ok := f.File.(vfs.FileSizeHint); ok {
+		return s.SizeHint(size)
+	}
+	return nil
+}

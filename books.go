@@ -1,0 +1,386 @@
+package penstock
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/books"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/closing"
+)
+
+// When books are closed, and how events are taken away.
+const (
+	booksEvery   = 15 * time.Minute // how often a look is taken whether yesterday can be closed
+	booksGrace   = 10 * time.Minute // after midnight, for clocks of nodes that differ
+	removalBatch = 50               // rows of one commit; appends have their turn between two
+)
+
+// closer closes the books and takes away what retention allows. Its calls take turns.
+type closer struct {
+	*auditor
+	dir      string                           // data folder: what relative paths start from
+	settings func() (catalog.Settings, error) // in force
+	settled  func(context.Context) error      // read models have what was appended
+	append   func(context.Context, events.Row) error
+	node     string
+
+	turn    sync.Mutex
+	replays sync.RWMutex // held for reading by replays: nothing is taken away under them
+
+	known   sync.Mutex
+	partial string // the last day of which only whole sums are left; "" for none
+}
+
+// CloseBooks closes all days up to the given one, then applies retention; see admin.Books.
+func (c *closer) CloseBooks(ctx context.Context, until string) (closed []books.Closed, err error) {
+	end, err := books.ParseDay(until)
+	if err != nil {
+		return nil, err
+	}
+	now := c.now().UTC()
+	if now.Before(end.Add(24 * time.Hour)) {
+		return nil, errors.Wrapf(books.ErrOpen, "%s has not ended", until)
+	}
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if err := c.settled(ctx); err != nil {
+		return nil, err
+	}
+	book, version, err := c.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		f, err := c.next(ctx, book, until)
+		if f == nil || err != nil {
+			return closed, errors.CombineErrors(err, c.retain(ctx, book, version))
+		}
+		if err := c.say(ctx, book, &version, f); err != nil {
+			return closed, err
+		}
+		closed = append(closed, *f)
+		c.log.Info("books closed", "day", f.Day, "requests", f.Requests, "events", f.Facts, "through", f.Through)
+	}
+}
+
+// load folds what was said about the books. version is that of their stream.
+func (c *closer) load(ctx context.Context) (book *books.Ledger, version int64, err error) {
+	book = &books.Ledger{}
+	err = c.chain.Stream(ctx, books.Stream, 0, func(row *events.Committed) bool {
+		for _, f := range row.Facts {
+			book.Evolve(f)
+		}
+		version = row.Version + int64(len(row.Facts))
+		return true
+	})
+	c.note(book)
+	return book, version, errors.Wrap(err, "read the books")
+}
+
+// say appends one fact about the books. Of two nodes that say something at once one fails.
+func (c *closer) say(ctx context.Context, book *books.Ledger, version *int64, fact events.Fact) error {
+	row := events.Row{Stream: books.Stream, Version: *version, At: c.now().UTC(), Node: c.node, Facts: []events.Fact{fact}}
+	if err := c.append(ctx, row); err != nil {
+		return errors.Wrap(err, "append to the books")
+	}
+	*version++
+	book.Evolve(fact)
+	return nil
+}
+
+// next is the closing of the next day that had requests, its archive written; nil when there is none up to until.
+func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*books.Closed, error) {
+	first := events.Position(1)
+	last := book.Last()
+	if last != nil {
+		first = events.Position(last.Last) + 1
+	}
+	begin, err := c.request(ctx, events.Query{After: first - 1})
+	if begin == nil || err != nil {
+		return nil, err
+	}
+	day, _ := books.ParseDay(books.DayOf(begin.At))
+	if last != nil && books.DayOf(day) <= last.Day { // it was committed late
+		after, err := books.ParseDay(last.Day)
+		if err != nil {
+			return nil, err
+		}
+		day = after.Add(24 * time.Hour)
+	}
+	name := books.DayOf(day)
+	if name > until {
+		return nil, nil
+	}
+	end, err := c.request(ctx, events.Query{Until: day.Add(24 * time.Hour), Newest: true})
+	if end == nil || err != nil {
+		return nil, err
+	}
+	f, err := closing.Of(ctx, c.chain, name, first, end.Position)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := c.settings()
+	if err != nil {
+		return nil, err
+	}
+	if settings.BooksArchive != "" {
+		if f.Archive, err = c.archive(ctx, settings.BooksArchive, f); err != nil {
+			return nil, errors.Wrapf(err, "archive of %s", name)
+		}
+	}
+	return f, nil
+}
+
+// request is the first row of request streams that a query finds, nil when there is none.
+func (c *closer) request(ctx context.Context, q events.Query) (found *events.Committed, err error) {
+	q.StreamPrefix, q.Limit = events.RequestStreams, 1
+	err = c.chain.Find(ctx, q, func(row *events.Committed) bool { found = row; return true })
+	return found, errors.Wrap(err, "find the end of a day")
+}
+
+// archive writes the links with all rows of a day's requests. The name tells one chain from another.
+func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_ *books.Archive, err error) {
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(c.dir, folder)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	temp, err := os.CreateTemp(folder, "."+f.Day+".*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(temp.Name()) }()
+	sum := sha256.New()
+	zip := gzip.NewWriter(io.MultiWriter(temp, sum))
+	sign := func(h *events.Head) { h.Sign(c.key, c.now()) }
+	head, err := events.Export(ctx, c.chain, events.Position(f.First), events.Position(f.Through), sign, zip)
+	err = errors.CombineErrors(err, zip.Close())
+	size, sized := temp.Seek(0, io.SeekEnd)
+	err = errors.CombineErrors(errors.CombineErrors(err, sized), errors.CombineErrors(temp.Sync(), temp.Close()))
+	if err != nil {
+		return nil, err
+	}
+	a := &books.Archive{
+		File: f.Day + "." + head.Hash.String()[:12] + ".jsonl.gz", SHA256: hex.EncodeToString(sum.Sum(nil)), Bytes: size,
+	}
+	if err := os.Rename(temp.Name(), filepath.Join(folder, a.File)); err != nil {
+		return nil, err
+	}
+	at, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	return a, errors.CombineErrors(at.Sync(), at.Close())
+}
+
+// retain takes away what the settings allow: first it says so, then projections follow, then rows go.
+func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) error {
+	settings, err := c.settings()
+	if err != nil {
+		return err
+	}
+	today := c.now().UTC()
+	for _, f := range book.Forget(today, settings.RetentionEvents) {
+		if err := c.say(ctx, book, &version, &books.Removed{Day: f.Day, Span: f.Span}); err != nil {
+			return err
+		}
+		c.log.Info("events of a closed day are taken away", "day", f.Day, "events", f.Facts)
+	}
+	if f := book.Trim(today, settings.RetentionLog); f != nil {
+		if err := c.say(ctx, book, &version, &books.Trimmed{Day: f.Day, Last: f.Last}); err != nil {
+			return err
+		}
+	}
+	c.note(book)
+	if len(book.Removed) == 0 {
+		return nil
+	}
+	if err := c.settled(ctx); err != nil {
+		return err
+	}
+	for i := range book.Closed {
+		if f := &book.Closed[i]; book.Removed[f.Day] {
+			if err := c.remove(ctx, f.Span); err != nil {
+				return errors.Wrapf(err, "take away the events of %s", f.Day)
+			}
+		}
+	}
+	return nil
+}
+
+// remove takes away the rows of a span that are still there. It rests as long as it works.
+func (c *closer) remove(ctx context.Context, s books.Span) error {
+	r := events.Removal{First: events.Position(s.First), Last: events.Position(s.Last), Through: events.Position(s.Through)}
+	for {
+		begun := time.Now()
+		n, err := c.removeSome(ctx, r)
+		if n == 0 || err != nil {
+			return err
+		}
+		rest := time.NewTimer(time.Since(begun))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *closer) removeSome(ctx context.Context, r events.Removal) (int, error) {
+	c.replays.Lock()
+	defer c.replays.Unlock()
+	return c.chain.Remove(ctx, r, removalBatch)
+}
+
+// note keeps the last day of which nothing but sums is left.
+func (c *closer) note(book *books.Ledger) {
+	c.known.Lock()
+	defer c.known.Unlock()
+	for i := range book.Closed {
+		f := &book.Closed[i]
+		if !book.Removed[f.Day] {
+			continue
+		}
+		c.partial = max(c.partial, f.Day)
+		for _, l := range f.Lines {
+			c.partial = max(c.partial, l.Day)
+		}
+	}
+}
+
+// whole refuses a bill with a border inside a day of which only the sums are left.
+func (c *closer) whole(q billing.Query) error {
+	c.known.Lock()
+	defer c.known.Unlock()
+	for _, border := range []struct {
+		name string
+		at   time.Time
+	}{{"since", q.Since}, {"until", q.Until}} {
+		midnight := border.at.UTC().Truncate(24 * time.Hour)
+		if !border.at.IsZero() && !border.at.Equal(midnight) && books.DayOf(border.at) <= c.partial {
+			return errors.Wrapf(billing.ErrQuery, "%s: the events of that time were removed, there are whole days up to %s; more is in the archive",
+				border.name, c.partial)
+		}
+	}
+	return nil
+}
+
+// run closes yesterday when it can be, until the context ends.
+func (c *closer) run(ctx context.Context) {
+	tick := time.NewTicker(booksEvery)
+	defer tick.Stop()
+	done := ""
+	for {
+		day := books.DayOf(c.now().UTC().Add(-booksGrace).AddDate(0, 0, -1))
+		if day != done {
+			_, err := c.CloseBooks(ctx, day)
+			switch {
+			case err == nil:
+				done = day
+			case ctx.Err() != nil:
+			case errors.Is(err, books.ErrOpen):
+				c.log.Info("books are not closed yet", "day", day, "reason", err)
+			default:
+				c.log.Error("books were not closed", "day", day, "error", err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// bookkeeping is what a gateway does for its books beside its work.
+type bookkeeping struct {
+	closer *closer
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// openLedger prepares audit and closing.
+func (g *Gateway) openLedger() error {
+	a, err := openAuditor(g.config.DataDir, g.store, g.log)
+	if err != nil {
+		return err
+	}
+	c := &closer{
+		auditor: a, dir: g.config.DataDir, node: g.node, settled: g.settledNow,
+		settings: func() (catalog.Settings, error) { return g.catalogue.Snapshot().Settings, nil },
+		append: func(_ context.Context, row events.Row) error {
+			return g.journal.Commit(events.Append{Rows: []events.Row{row}}, events.May)
+		},
+	}
+	if _, _, err := c.load(context.Background()); err != nil {
+		return err
+	}
+	g.ledger.closer = c
+	return nil
+}
+
+// keepBooks signs heads and closes days until stopBooks.
+func (g *Gateway) keepBooks() {
+	ctx, stop := context.WithCancel(context.Background())
+	g.ledger.stop = stop
+	g.ledger.done.Go(func() {
+		_ = g.journal.Sync(ctx) // so that the first head is there when the first fact is; its error is that of the context
+		g.ledger.closer.auditor.run(ctx)
+	})
+	g.ledger.done.Go(func() { g.ledger.closer.run(ctx) })
+}
+
+func (g *Gateway) stopBooks() {
+	if g.ledger.stop != nil {
+		g.ledger.stop()
+		g.ledger.done.Wait()
+	}
+}
+
+// newOfflineCloser closes the books of a data folder that no gateway uses.
+func newOfflineCloser(ctx context.Context, dir string, store events.Store, settled func(context.Context) error) (*closer, error) {
+	a, err := openAuditor(dir, store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	c := &closer{auditor: a, dir: dir, node: nodeName(), settled: settled}
+	c.settings = func() (catalog.Settings, error) {
+		state, err := actors.LoadState(ctx, store)
+		if err != nil {
+			return catalog.Settings{}, err
+		}
+		return catalog.Build(state, nil).Settings, nil
+	}
+	c.append = func(ctx context.Context, row events.Row) error {
+		if err := events.Encode(&row); err != nil {
+			return err
+		}
+		low, err := store.LowWater(ctx, 0)
+		if err != nil {
+			return err
+		}
+		results, err := store.Append(ctx, []events.Append{{Rows: []events.Row{row}}}, low)
+		if err != nil {
+			return err
+		}
+		return results[0].Err
+	}
+	_, _, err = c.load(ctx)
+	return c, err
+}

@@ -1,0 +1,263 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// pull is one running subscription; one goroutine owns it.
+type pull struct {
+	source FeedSource
+	log    *slog.Logger
+	o      FeedOptions
+	ctx    context.Context
+	rings  <-chan struct{}
+	out    chan *message.Message
+
+	read   Position // everything up to here was read, and sent or left out
+	readAt time.Time
+	flight []flying // sent and not acknowledged, in order
+
+	saved     Position // the stored checkpoint
+	delivered bool     // something was acknowledged since
+	soon      bool     // the timer runs for feedSaveSoon
+	saveTimer *time.Timer
+	saveDue   <-chan time.Time // nil: nothing to store
+	recheck   *time.Timer
+	backoff   time.Duration // of a source that fails
+}
+
+// flying is a message that its consumer has.
+type flying struct {
+	*message.Message
+	at     Position
+	cancel context.CancelFunc
+}
+
+// run delivers until the context ends.
+func (p *pull) run() {
+	p.saveTimer, p.recheck = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	defer p.saveTimer.Stop()
+	defer p.recheck.Stop()
+	defer p.finish()
+	for p.ctx.Err() == nil {
+		more, err := p.page()
+		switch {
+		case errors.Is(err, errEnded):
+			return
+		case err != nil:
+			if !p.failed(err) {
+				return
+			}
+		case !more:
+			if !p.idle() {
+				return
+			}
+		}
+	}
+}
+
+// page reads one page and sends what is in it. A Nack takes p.read back and ends the page.
+func (p *pull) page() (more bool, err error) {
+	p.readAt = time.Now()
+	page, err := p.source.FeedPage(p.ctx, p.read, &p.o.Filter, feedPageRows)
+	if err != nil {
+		return false, err
+	}
+	p.backoff = 0
+	for i := range page.Rows {
+		row := &page.Rows[i]
+		messages, err := Messages(row)
+		if err != nil { // it is the same at the next try, and what comes behind it is not its fault
+			p.log.Error("event can not be handed on and is passed over", "group", p.o.Group, "error", err)
+			continue
+		}
+		for k, m := range messages {
+			at := row.Position + Position(k)
+			if at <= p.read || !p.o.Filter.Fact(m.Metadata.Get(MetaType)) {
+				continue
+			}
+			if again, err := p.send(m, at); again || err != nil {
+				return true, err
+			}
+		}
+	}
+	p.read = max(p.read, page.Through)
+	p.dirty()
+	return page.More, nil
+}
+
+// send hands on one message as soon as the window has room. again says that an earlier one was refused.
+func (p *pull) send(m *message.Message, at Position) (again bool, err error) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	m.SetContext(ctx)
+	for {
+		var out chan<- *message.Message
+		if len(p.flight) < p.o.Window {
+			out = p.out
+		}
+		acked, nacked := p.oldest()
+		select {
+		case out <- m:
+			p.flight = append(p.flight, flying{m, at, cancel})
+			p.read = at
+			return false, nil
+		case <-acked:
+			p.acked()
+		case <-nacked:
+			cancel()
+			return true, p.nacked()
+		case <-p.saveDue:
+			p.save(p.ctx)
+		case <-p.ctx.Done():
+			cancel()
+			return false, errEnded
+		}
+	}
+}
+
+// idle waits until there may be more to read; false: the subscription ends.
+func (p *pull) idle() bool {
+	p.recheck.Reset(feedRecheck)
+	for {
+		acked, nacked := p.oldest()
+		select {
+		case <-acked:
+			p.acked()
+		case <-nacked:
+			return p.nacked() == nil
+		case <-p.rings:
+			if rest := feedGather - time.Since(p.readAt); rest > 0 {
+				return p.pause(rest)
+			}
+			return true
+		case <-p.recheck.C:
+			return true
+		case <-p.saveDue:
+			p.save(p.ctx)
+		case <-p.ctx.Done():
+			return false
+		}
+	}
+}
+
+// oldest are the two ends that the first message in flight may have; nil channels when there is none.
+func (p *pull) oldest() (acked, nacked <-chan struct{}) {
+	if len(p.flight) == 0 {
+		return nil, nil
+	}
+	return p.flight[0].Acked(), p.flight[0].Nacked()
+}
+
+// acked moves on behind the first message in flight.
+func (p *pull) acked() {
+	p.flight[0].cancel()
+	p.flight = p.flight[1:]
+	p.delivered = true
+	p.dirty()
+}
+
+// nacked takes back everything in flight, to be read and sent again.
+func (p *pull) nacked() error {
+	p.read = p.flight[0].at - 1
+	p.ground()
+	if !p.pause(p.o.ResendAfter) {
+		return errEnded
+	}
+	return nil
+}
+
+func (p *pull) ground() {
+	for _, f := range p.flight {
+		f.cancel()
+	}
+	p.flight = nil
+}
+
+func (p *pull) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// failed waits after a failed read; false: the subscription ends.
+func (p *pull) failed(err error) bool {
+	if p.ctx.Err() != nil {
+		return false
+	}
+	if p.backoff == 0 {
+		p.log.Warn("feed is held up", "group", p.o.Group, "position", p.read, "error", err)
+	}
+	p.backoff = min(max(2*p.backoff, retryMin), feedBackoffMax)
+	return p.pause(p.backoff)
+}
+
+// floor is the position up to which everything was acknowledged or left out.
+func (p *pull) floor() Position {
+	if len(p.flight) > 0 {
+		return p.flight[0].at - 1
+	}
+	return p.read
+}
+
+// dirty sees to it that the checkpoint is stored in time.
+func (p *pull) dirty() {
+	if p.o.Group == "" || p.floor() <= p.saved {
+		return
+	}
+	switch {
+	case p.saveDue == nil && p.delivered:
+		p.saveTimer.Reset(feedSaveSoon)
+	case p.saveDue == nil:
+		p.saveTimer.Reset(feedSaveLate)
+	case p.delivered && !p.soon:
+		p.saveTimer.Reset(feedSaveSoon)
+	}
+	p.soon = p.delivered
+	p.saveDue = p.saveTimer.C
+}
+
+// save stores the checkpoint. One that can not be stored is tried again later; at worst messages come twice.
+func (p *pull) save(ctx context.Context) {
+	p.saveDue, p.delivered, p.soon = nil, false, false
+	at := p.floor()
+	if at <= p.saved {
+		return
+	}
+	if err := p.source.SaveCheckpoint(ctx, p.o.Group, at); err != nil {
+		p.log.Debug("checkpoint not stored", "group", p.o.Group, "position", at, "error", err)
+		p.delivered = true
+		p.dirty()
+		return
+	}
+	p.saved = at
+}
+
+// finish stores the last checkpoint. What is acknowledged at the very end still counts.
+func (p *pull) finish() {
+	for {
+		acked, _ := p.oldest()
+		select {
+		case <-acked:
+			p.acked()
+			continue
+		default:
+		}
+		break
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), feedSaveTimeout)
+	defer cancel()
+	if p.o.Group != "" {
+		p.save(ctx)
+	}
+	p.ground()
+}

@@ -1,0 +1,203 @@
+package projections
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock/penstock/domain/books"
+	"github.com/penstock/penstock/events"
+)
+
+// ErrArchived refuses to make rows from the start that need events which retention has taken away: they are in the
+// archive only.
+var ErrArchived = errors.New("its events were taken away by retention")
+
+// Opener is a Projection that can begin without the events that retention has taken away: before others are folded from
+// the start, it is given the closings that stand for them, in order. What it needs and no closing says is an error. A
+// projection that is no Opener can not be rebuilt once anything was taken away (ErrArchived).
+type Opener interface {
+	Projection
+	Open(c *books.Closed, out *Changes) error
+}
+
+// gone is what retention had begun to take away at a position: rows that may be there no more, or still be there.
+type gone struct {
+	days  map[string]bool
+	spans []books.Span
+}
+
+// removedBy reads what retention had begun to take away at the position.
+func removedBy(ctx context.Context, store events.Store, at events.Position) (gone, error) {
+	g := gone{days: map[string]bool{}}
+	err := eachBook(ctx, store, func(fact events.Fact, position events.Position) {
+		if f, ok := fact.(*books.Removed); ok && position <= at {
+			g.days[f.Day] = true
+			g.spans = append(g.spans, f.Span)
+		}
+	})
+	return g, err
+}
+
+// eachBook visits the facts about closing the books.
+func eachBook(ctx context.Context, store events.Store, visit func(events.Fact, events.Position)) error {
+	err := store.Stream(ctx, books.Stream, 0, func(c *events.Committed) bool {
+		for i, f := range c.Facts {
+			visit(f, c.Position+events.Position(i))
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("read the closings of the books: %w", err)
+	}
+	return nil
+}
+
+// holds says that a request whose first fact lies at the position is gone, or about to be.
+func (g *gone) holds(first events.Position) bool {
+	for i := range g.spans {
+		if g.spans[i].Holds(int64(first)) {
+			return true
+		}
+	}
+	return false
+}
+
+// half says that rows which tell the events up to the position can not be brought up to date any more: of what they do
+// not tell yet, something may be gone.
+func (g *gone) half(done events.Position) bool {
+	for i := range g.spans {
+		if s := &g.spans[i]; done > 0 && int64(done) < s.Through {
+			return true
+		}
+	}
+	return false
+}
+
+// begin lets the projections of the folder start from what is gone: closings take the place of their events, and what
+// may still be there of these is passed over.
+func (f *folder) begin(ctx context.Context, g gone) error {
+	f.gone = g
+	if len(g.days) == 0 {
+		return nil
+	}
+	var failed error
+	err := eachBook(ctx, f.store, func(fact events.Fact, _ events.Position) {
+		closed, ok := fact.(*books.Closed)
+		if !ok || !g.days[closed.Day] {
+			return
+		}
+		for i := range f.projections {
+			if p := &f.projections[i]; p.done == 0 && failed == nil {
+				failed = openWith(p.Projection, closed, &f.out)
+			}
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
+func openWith(p Projection, closed *books.Closed, out *Changes) error {
+	opener, ok := p.(Opener)
+	if !ok {
+		return fmt.Errorf("%w: %s needs those of %s", ErrArchived, p.Name(), closed.Day)
+	}
+	if err := opener.Open(closed, out); err != nil {
+		return fmt.Errorf("%w: %s needs more than the closing of %s: %w", ErrArchived, p.Name(), closed.Day, err)
+	}
+	return nil
+}
+
+// Extent is what FoldSpan has folded.
+type Extent struct {
+	Through               events.Position // of the last fact
+	Requests, Rows, Facts int64
+}
+
+// FoldSpan folds all requests whose first fact lies in [first, last], from the first fact to the last one, and hands on
+// the changes from time to time; they are valid until each returns. Where one has not ended yet, the error wraps
+// books.ErrOpen. A row that can not be decoded is an error, too: what it says would be lost.
+func FoldSpan(ctx context.Context, store events.Store, first, last events.Position, list []Projection, each func(*Changes) error) (Extent, error) {
+	tracked := make([]tracked, len(list))
+	for i, p := range list {
+		tracked[i].Projection = p
+	}
+	s := spanFold{folder: newFolder(store, tracked), first: first, last: last, open: map[string]bool{}, each: each}
+	s.folder.at = first - 1
+	for {
+		more, err := s.page(ctx)
+		if err != nil {
+			return s.extent, err
+		}
+		if s.folder.at >= last && len(s.open) == 0 {
+			return s.extent, nil
+		}
+		if !more {
+			break
+		}
+	}
+	for stream := range s.open {
+		return s.extent, fmt.Errorf("%w: %s has not ended", books.ErrOpen, stream)
+	}
+	return s.extent, nil
+}
+
+type spanFold struct {
+	folder *folder
+	first  events.Position
+	last   events.Position
+	open   map[string]bool // streams that have begun in the span and not ended
+	extent Extent
+	each   func(*Changes) error
+}
+
+// page folds one page; false: there was no more.
+func (s *spanFold) page(ctx context.Context) (more bool, err error) {
+	var rows []events.Committed
+	err = s.folder.store.After(ctx, s.folder.at, func(c *events.Committed) bool {
+		rows = append(rows, *c)
+		return len(rows) < pageRows
+	})
+	if err != nil {
+		return false, err
+	}
+	for i := range rows {
+		c := &rows[i]
+		if c.Position > s.last && len(s.open) == 0 {
+			s.folder.at = c.Position
+			break
+		}
+		if err := s.row(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	if err := s.each(&s.folder.out); err != nil {
+		return false, err
+	}
+	s.folder.out.Reset()
+	return len(rows) == pageRows, nil
+}
+
+func (s *spanFold) row(ctx context.Context, c *events.Committed) error {
+	s.folder.at = c.Position - 1
+	began := c.Version == 0 && s.first <= c.Position && c.Position <= s.last
+	if !strings.HasPrefix(c.Stream, events.RequestStreams) || !began && !s.open[c.Stream] {
+		s.folder.at = c.Last()
+		return nil
+	}
+	s.open[c.Stream] = true
+	if err := s.folder.row(ctx, c); err != nil {
+		return err
+	}
+	if c.Terminal {
+		delete(s.open, c.Stream)
+	}
+	if began {
+		s.extent.Requests++
+	}
+	s.extent.Rows++
+	s.extent.Facts += int64(len(c.Facts))
+	s.extent.Through = c.Last()
+	return nil
+}
