@@ -42,28 +42,43 @@ type auditor struct {
 
 // openAuditor reads the signing key of a data folder and makes it when there is none.
 func openAuditor(dir string, chain events.Store, log *slog.Logger) (*auditor, error) {
-	key, err := loadHeadKey(filepath.Join(dir, headKeyFile))
-	if err != nil {
+	a := &auditor{chain: chain, path: filepath.Join(dir, headsFile), log: log, now: time.Now}
+	var made bool
+	var err error
+	if a.key, made, err = loadHeadKey(filepath.Join(dir, headKeyFile)); err != nil {
 		return nil, err
 	}
-	return &auditor{chain: chain, key: key, path: filepath.Join(dir, headsFile), log: log, now: time.Now}, nil
+	if made { // heads of a key that is gone are kept, and prove only what somebody knows to be theirs
+		old := filepath.Join(dir, "heads."+a.now().UTC().Format("20060102T150405")+".jsonl")
+		if err := os.Rename(a.path, old); err == nil {
+			log.Warn("the key that signed earlier heads of the chain is gone; a new one was made", "heads", old)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Wrap(err, "signed heads")
+		}
+	}
+	return a, nil
 }
 
-func loadHeadKey(path string) (ed25519.PrivateKey, error) {
+// loadHeadKey reads the key, or makes it.
+func loadHeadKey(path string) (key ed25519.PrivateKey, made bool, err error) {
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, made, _ := ed25519.GenerateKey(nil)
-		text = []byte(hex.EncodeToString(made.Seed()) + "\n")
-		err = place(path, text)
-	}
-	if err != nil {
-		return nil, errors.Wrap(err, "signing key")
+	if made = errors.Is(err, fs.ErrNotExist); made {
+		_, fresh, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return nil, false, errors.Wrap(err, "signing key")
+		}
+		text = []byte(hex.EncodeToString(fresh.Seed()) + "\n")
+		if err := place(path, text); err != nil {
+			return nil, false, errors.Wrap(err, "signing key")
+		}
+	} else if err != nil {
+		return nil, false, errors.Wrap(err, "signing key")
 	}
 	seed, err := hex.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, errors.Newf("signing key: %s does not hold %d hex digits", path, 2*ed25519.SeedSize)
+		return nil, false, errors.Newf("signing key: %s does not hold %d hex digits", path, 2*ed25519.SeedSize)
 	}
-	return ed25519.NewKeyFromSeed(seed), nil
+	return ed25519.NewKeyFromSeed(seed), made, nil
 }
 
 // place writes a file whole or not at all, readable by its owner alone.
@@ -164,8 +179,9 @@ func (a *auditor) known() ([]events.Head, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "signed heads: %s", a.path)
 	}
+	own := events.Sum(a.key.Public().(ed25519.PublicKey))
 	for i := range heads {
-		if err := heads[i].Check(events.Sum{}); err != nil {
+		if err := heads[i].Check(own); err != nil {
 			return nil, errors.Wrapf(err, "signed heads: %s", a.path)
 		}
 	}

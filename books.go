@@ -196,7 +196,13 @@ func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) 
 	}
 	today := c.now().UTC()
 	for _, f := range book.Forget(today, settings.RetentionEvents) {
-		if err := c.say(ctx, book, &version, &books.Removed{Day: f.Day, Span: f.Span}); err != nil {
+		gone := &books.Removed{Day: f.Day, Span: f.Span}
+		if settings.BooksArchive != "" && f.Archive == nil { // the folder was set later
+			if gone.Archive, err = c.archive(ctx, settings.BooksArchive, &f); err != nil {
+				return errors.Wrapf(err, "archive of %s", f.Day)
+			}
+		}
+		if err := c.say(ctx, book, &version, gone); err != nil {
 			return err
 		}
 		c.log.Info("events of a closed day are taken away", "day", f.Day, "events", f.Facts)

@@ -72,7 +72,7 @@ func bill(t *testing.T, r *rig, until time.Time) string {
 
 func offline(t *testing.T, r *rig) *penstock.Offline {
 	t.Helper()
-	o, err := penstock.OpenOffline(context.Background(), r.config.DataDir, "")
+	o, err := penstock.OpenOffline(context.Background(), r.config.DataDir, "", "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
@@ -173,8 +173,8 @@ func TestDaysAreClosedArchivedAndTakenAwayUnderLoadAndNoFigureOfTheBillChanges(t
 	now, err = json.Marshal(again.Items)
 	require.NoError(t, err)
 	require.JSONEq(t, string(before), string(now))
-	again2 := ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": day})
-	require.Empty(t, again2.Items, "a day is closed once")
+	closedAgain := ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": day})
+	require.Empty(t, closedAgain.Items, "a day is closed once")
 }
 
 // bookOf are the facts of one type about the books.
@@ -240,6 +240,15 @@ func TestHeadsThatWereSignedTellACutOffEndAndAChainMadeAnew(t *testing.T) {
 	require.Zero(t, equal(t, r))
 	head := ask[events.Head](r, "GET", "/api/v1/audit/head", nil)
 	require.NoError(t, head.Check(head.Key))
+	wrong := head
+	wrong.Position--
+	status, body := r.admin("POST", "/api/v1/audit/verify", map[string]any{"heads": []events.Head{wrong}})
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, string(body), "signature")
+	later := events.Head{Position: head.Position + 1000, Hash: head.Hash}
+	found := ask[events.Report](r, "POST", "/api/v1/audit/verify", map[string]any{"heads": []events.Head{head, later}})
+	require.Equal(t, events.Truncated, found.Fault)
+	require.True(t, ask[events.Report](r, "GET", "/api/v1/audit/verify", nil).Equal)
 	r.close()
 	info, err := os.Stat(filepath.Join(r.config.DataDir, "head.key"))
 	require.NoError(t, err)
@@ -278,6 +287,19 @@ func TestHeadsThatWereSignedTellACutOffEndAndAChainMadeAnew(t *testing.T) {
 	require.True(t, verify().Equal, "the forger has taken the heads as well")
 	report = verify(head)
 	require.Equal(t, events.Tampered, report.Fault, "and yet: %+v", report)
+
+	// Heads that another key has signed are no proof, and without the key that was there the old ones are put aside.
+	require.NoError(t, os.WriteFile(filepath.Join(r.config.DataDir, "head.key"), []byte(strings.Repeat("ab", 32)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(r.config.DataDir, "heads.jsonl"), heads, 0o600))
+	stranger := offline(t, r)
+	_, err = stranger.AuditVerify(context.Background(), nil)
+	require.ErrorContains(t, err, "another key")
+	require.NoError(t, stranger.Close())
+	require.NoError(t, os.Remove(filepath.Join(r.config.DataDir, "head.key")))
+	require.True(t, verify().Equal)
+	aside, err := filepath.Glob(filepath.Join(r.config.DataDir, "heads.*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, aside, 1)
 
 	// A head that somebody made up proves nothing.
 	forged := head
@@ -366,4 +388,27 @@ func TestARemovalThatWasCutShortIsFinishedAtTheNextStart(t *testing.T) {
 	require.GreaterOrEqual(t, equal(t, r), int64(7), "half of it is as good as the whole")
 	ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": f.Day})
 	require.Equal(t, f.Rows, equal(t, r))
+}
+
+func TestADayThatWasClosedWithoutAnArchiveGetsOneBeforeItGoes(t *testing.T) {
+	r, _ := aged(t, nil)
+	day := midnight(time.Now()).AddDate(0, 0, -1).Format(time.DateOnly)
+	r.open()
+	ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": day})
+	for name, value := range map[string]string{"books.archive": "late", "retention.events": "5"} {
+		r.apply(map[string]any{"kind": "setting", "name": name, "value": value})
+	}
+	ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": day})
+	require.NotZero(t, equal(t, r))
+	removed := bookOf[books.Removed](r, "books.removed")
+	require.NotEmpty(t, removed)
+	for _, f := range removed {
+		content, err := os.ReadFile(filepath.Join(r.config.DataDir, "late", f.Archive.File))
+		require.NoError(t, err)
+		export, err := events.ReadExport(bytes.NewReader(content))
+		require.NoError(t, err)
+		report, err := events.VerifyExport(context.Background(), export, nil)
+		require.NoError(t, err)
+		require.True(t, report.Equal, "%+v", report)
+	}
 }

@@ -15,7 +15,7 @@ import (
 // behind or the gateway drains.
 func (g *Gateway) Health(context.Context) admin.HealthReport {
 	r := admin.HealthReport{Status: "ok", Draining: g.draining.Load()}
-	r.Store.Kind = g.config.Store
+	r.Store.Kind = g.backend.kind()
 	for _, l := range g.runner.Lag() {
 		r.Projections = append(r.Projections, admin.ProjectionLag{Name: l.Name, Lag: l.Behind})
 	}
@@ -70,7 +70,7 @@ func (o *outcomes) count(batch []*events.Committed) {
 func (g *Gateway) Figures(context.Context) telemetry.Figures {
 	j := g.journal.Stats()
 	f := telemetry.Figures{
-		Version: g.config.Version, StoreKind: g.config.Store, StoreUp: g.journal.Fault() == nil, Draining: g.draining.Load(),
+		Version: g.config.Version, StoreKind: g.backend.kind(), StoreUp: g.journal.Fault() == nil, Draining: g.draining.Load(),
 		Requests: map[string]uint64{}, InFlight: int(j.Rooms),
 		Journal: telemetry.Journal{Queued: j.Queued, Commits: uint64(j.Commits), Events: uint64(j.Facts)},
 	}

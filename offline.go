@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/secrets"
-	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -20,28 +19,35 @@ import (
 type Offline struct {
 	readings
 	*closer
-	dir    string
-	secret string
-	lock   *os.File
-	store  *sqlite.Store
+	dir     string
+	secret  string
+	lock    *os.File
+	backend backend
+	store   eventStore
 }
 
-// OpenOffline opens a data folder. It is refused while a gateway uses it, and when there is none. secretKey is needed
-// only by Unopened; "" is the key in the folder.
-func OpenOffline(ctx context.Context, dir, secretKey string) (*Offline, error) {
-	path := filepath.Join(dir, eventsFile)
-	if _, err := os.Stat(path); err != nil {
+// OpenOffline opens a data folder and the store that belongs to it, see Config. It is refused while a gateway uses
+// them, and when there are none. secretKey is needed only by Unopened; "" is the key in the folder.
+func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, error) {
+	b, err := backendOf(store, dir, "")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, eventsFile)); err != nil && b.kind() == "sqlite" {
 		return nil, errors.Wrapf(err, "there is no gateway's data in %s", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, errors.Wrap(err, "data folder")
 	}
 	lock, err := lockFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{dir: dir, secret: secretKey, lock: lock}
-	if o.store, err = sqlite.OpenStore(path, sqlite.StoreOptions{}); err != nil {
+	o := &Offline{dir: dir, secret: secretKey, lock: lock, backend: b}
+	if o.store, err = b.openStore(ctx); err != nil {
 		return nil, errors.CombineErrors(errors.Wrap(err, "event store"), o.Close())
 	}
-	model, err := sqlite.OpenReadModel(filepath.Join(dir, readFile), projectionList()...)
+	model, err := b.openModel(ctx)
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
 	}
@@ -71,7 +77,7 @@ func (o *Offline) Probe(ctx context.Context) error { return o.store.Probe(ctx) }
 // Replay rebuilds read models, or verifies them; see admin.Replay.
 func (o *Offline) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
 	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
-		shadow := func() (projections.ReadModel, error) { return sqlite.OpenShadow(o.dir, p) }
+		shadow := o.backend.openShadow(p)
 		if verify {
 			return projections.Verify(ctx, o.store, o.model, p, shadow)
 		}

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/penstock/penstock/adapters/outbound"
 	"github.com/penstock/penstock/adapters/proxy"
 	"github.com/penstock/penstock/adapters/secrets"
-	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/adapters/telemetry"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/node"
@@ -36,7 +34,7 @@ type Config struct {
 	AdminListen string // control plane, default "127.0.0.1:8081"
 	AdminToken  string // default: generated into the data folder
 	SecretKey   string // seals upstream credentials; default: generated into the data folder
-	Store       string // "sqlite" (default)
+	Store       string // "sqlite" (default), or postgres://user:password@host/database
 	Durability  string // "dispatched" (default), "overlapped" or "relaxed"
 	Profile     string // "penstock" (default)
 	Version     string // of the program, for /metrics and events
@@ -67,8 +65,9 @@ type Gateway struct {
 	node   string
 	lock   *os.File
 
-	store      *sqlite.Store
-	model      *sqlite.ReadModel
+	backend    backend
+	store      eventStore
+	model      readModel
 	catalogue  *actors.Catalogue
 	journal    *events.Journal
 	runner     *projections.Runner
@@ -123,10 +122,11 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.DataDir == "":
 		return c, errors.New("data folder is not set")
-	case c.Store != "sqlite":
-		return c, errors.Newf("store: %s: not supported yet", c.Store)
 	case c.Profile != "penstock":
 		return c, errors.Newf("profile: %s: not supported yet", c.Profile)
+	}
+	if _, err := backendOf(c.Store, c.DataDir, ""); err != nil {
+		return c, err
 	}
 	switch actors.Durability(c.Durability) {
 	case actors.AtDispatch, actors.Overlapped, actors.Relaxed:
@@ -191,12 +191,10 @@ func (g *Gateway) openData() error {
 	if g.lock, err = lockFolder(dir); err != nil {
 		return err
 	}
-	for _, name := range []string{eventsFile, readFile} {
-		if err := private(filepath.Join(dir, name)); err != nil {
-			return err
-		}
+	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
+		return err
 	}
-	if g.store, err = sqlite.OpenStore(filepath.Join(dir, eventsFile), sqlite.StoreOptions{VFS: g.config.StoreVFS}); err != nil {
+	if g.store, err = g.backend.openStore(context.Background()); err != nil {
 		return errors.Wrap(err, "event store")
 	}
 	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
@@ -227,7 +225,7 @@ func (g *Gateway) openData() error {
 // openBooks opens the read models, brings them up to date and starts the journal that feeds them.
 func (g *Gateway) openBooks() error {
 	var err error
-	if g.model, err = sqlite.OpenReadModel(filepath.Join(g.config.DataDir, readFile), projectionList()...); err != nil {
+	if g.model, err = g.backend.openModel(context.Background()); err != nil {
 		return errors.Wrap(err, "read models")
 	}
 	g.runner = projections.NewRunner(projections.Options{

@@ -25,12 +25,18 @@ type rig struct {
 	config penstock.Config
 }
 
+// storeOf makes the store of a rig, when it is not the embedded one: see TestOnPostgreSQL.
+var storeOf func(*testing.T) string
+
 func newRig(t *testing.T, change func(*penstock.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, up: map[string]*simulator.Server{}, secret: map[string]string{}}
 	r.config = penstock.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Version: "test",
 		Logger: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if storeOf != nil {
+		r.config.Store = storeOf(t)
 	}
 	if change != nil {
 		change(&r.config)

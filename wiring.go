@@ -12,7 +12,6 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/secrets"
-	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -79,7 +78,7 @@ func (g *Gateway) settledNow(ctx context.Context) error {
 
 // readings reads the read models once they have caught up.
 type readings struct {
-	model  *sqlite.ReadModel
+	model  readModel
 	ready  func(context.Context) error
 	closer *closer
 }
@@ -137,7 +136,7 @@ func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([
 	g.ledger.closer.replays.RLock() // nothing is taken away meanwhile
 	defer g.ledger.closer.replays.RUnlock()
 	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
-		shadow := func() (projections.ReadModel, error) { return sqlite.OpenShadow(g.config.DataDir, p) }
+		shadow := g.backend.openShadow(p)
 		if verify {
 			return projections.Verify(ctx, g.store, g.model, p, shadow)
 		}

@@ -194,7 +194,7 @@ const (
 	feedPageRows    = 256
 	feedGather      = 2 * time.Millisecond   // between two reads that find little, so that commits of a busy time share one
 	feedRecheck     = time.Second            // for commits of other processes, which ring no bell here
-	feedSaveSoon    = 250 * time.Millisecond // from an Ack to the stored checkpoint
+	feedSaveSoon    = 100 * time.Millisecond // between two stored checkpoints of a busy group; a quiet one stores at once
 	feedSaveLate    = 10 * time.Second       // the same when all that came was left out by the filter
 	feedBackoffMax  = 5 * time.Second
 	feedSaveTimeout = 3 * time.Second // of the last one

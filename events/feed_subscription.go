@@ -23,8 +23,9 @@ type pull struct {
 	flight []flying // sent and not acknowledged, in order
 
 	saved     Position // the stored checkpoint
-	delivered bool     // something was acknowledged since
-	soon      bool     // the timer runs for feedSaveSoon
+	savedAt   time.Time
+	delivered bool // something was acknowledged since
+	soon      bool // the timer runs for feedSaveSoon
 	saveTimer *time.Timer
 	saveDue   <-chan time.Time // nil: nothing to store
 	recheck   *time.Timer
@@ -214,13 +215,12 @@ func (p *pull) dirty() {
 	if p.o.Group == "" || p.floor() <= p.saved {
 		return
 	}
-	switch {
-	case p.saveDue == nil && p.delivered:
-		p.saveTimer.Reset(feedSaveSoon)
-	case p.saveDue == nil:
-		p.saveTimer.Reset(feedSaveLate)
-	case p.delivered && !p.soon:
-		p.saveTimer.Reset(feedSaveSoon)
+	if p.saveDue == nil || p.delivered && !p.soon {
+		every := feedSaveLate
+		if p.delivered {
+			every = feedSaveSoon
+		}
+		p.saveTimer.Reset(max(0, every-time.Since(p.savedAt)))
 	}
 	p.soon = p.delivered
 	p.saveDue = p.saveTimer.C
@@ -228,7 +228,7 @@ func (p *pull) dirty() {
 
 // save stores the checkpoint. One that can not be stored is tried again later; at worst messages come twice.
 func (p *pull) save(ctx context.Context) {
-	p.saveDue, p.delivered, p.soon = nil, false, false
+	p.saveDue, p.delivered, p.soon, p.savedAt = nil, false, false, time.Now()
 	at := p.floor()
 	if at <= p.saved {
 		return

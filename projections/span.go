@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/penstock/penstock/domain/books"
@@ -26,7 +28,7 @@ type Opener interface {
 // gone is what retention had begun to take away at a position: rows that may be there no more, or still be there.
 type gone struct {
 	days  map[string]bool
-	spans []books.Span
+	spans []books.Span // in order; they do not overlap in First and Last
 }
 
 // removedBy reads what retention had begun to take away at the position.
@@ -38,6 +40,7 @@ func removedBy(ctx context.Context, store events.Store, at events.Position) (gon
 			g.spans = append(g.spans, f.Span)
 		}
 	})
+	slices.SortFunc(g.spans, func(a, b books.Span) int { return cmp.Compare(a.First, b.First) })
 	return g, err
 }
 
@@ -57,12 +60,8 @@ func eachBook(ctx context.Context, store events.Store, visit func(events.Fact, e
 
 // holds says that a request whose first fact lies at the position is gone, or about to be.
 func (g *gone) holds(first events.Position) bool {
-	for i := range g.spans {
-		if g.spans[i].Holds(int64(first)) {
-			return true
-		}
-	}
-	return false
+	i := sort.Search(len(g.spans), func(i int) bool { return g.spans[i].Last >= int64(first) })
+	return i < len(g.spans) && g.spans[i].Holds(int64(first))
 }
 
 // half says that rows which tell the events up to the position can not be brought up to date any more: of what they do

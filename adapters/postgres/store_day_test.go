@@ -236,6 +236,9 @@ func TestPlansOverAYearOfDaysUseIndexesAndOpenFewPartitions(t *testing.T) {
 			return err
 		}
 		require.Len(t, all, days+1, "and that of the nodes")
+		page, err := (&question{segments: segments(all, 1, 1300, daysMax)}).rows(ctx, c, nil, 10_000)
+		require.NoError(t, err)
+		require.Len(t, page, 3*days+400, "one page over many segments")
 		one := ofStream(requestAt(begin, 1), 1, 900)
 		for _, test := range []struct {
 			what string

@@ -29,14 +29,27 @@ func ofStream(stream string, low, high events.Position) *question {
 	}
 }
 
-// rows appends what the next statement finds, at most so many rows, and moves on. It may find none though there are more.
-func (q *question) rows(ctx context.Context, c *pgx.Conn, page []row, most int) ([]row, error) {
+// rows appends the next rows and moves on: fewer than so many only when no more are left.
+func (q *question) rows(ctx context.Context, c *pgx.Conn, page []row, most int) (_ []row, err error) {
+	for most -= len(page); most > 0 && len(q.segments) > 0; {
+		before := len(page)
+		if page, err = q.next(ctx, c, page, most); err != nil {
+			return nil, err
+		}
+		most -= len(page) - before
+	}
+	return page, nil
+}
+
+// next appends what one statement finds, at most so many rows, and moves on. It may find none though more are left.
+func (q *question) next(ctx context.Context, c *pgx.Conn, page []row, most int) ([]row, error) {
+	before := len(page)
 	sql, args := q.sql(most)
 	page, err := scanRows(ctx, c, page, sql, args)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(page) < most:
+	case len(page)-before < most:
 		q.segments = q.segments[1:]
 	default:
 		q.passed(&page[len(page)-1])

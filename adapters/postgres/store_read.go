@@ -149,7 +149,7 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 			if limit > 0 {
 				most = min(most, left)
 			}
-			page, err = q.rows(ctx, c, page[:0], most)
+			page, err = q.next(ctx, c, page[:0], most)
 			room = len(page)
 			return err
 		})

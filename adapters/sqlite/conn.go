@@ -27,6 +27,7 @@ type connOptions struct {
 type conn struct {
 	*sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
+	usual [2]usual // bound to insertEvent and insertEnd
 }
 
 // openConn opens or creates a database file. A new file, and the log beside it, can be read by its owner only.

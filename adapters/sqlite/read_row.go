@@ -11,12 +11,15 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// rowWriter writes row changes through prepared statements. It looks one up per run of changes of the same kind.
+// rowWriter writes row changes through prepared statements. It looks one up per run of changes of the same kind. A
+// statement keeps what was bound to it, so what a row has in common with the one before it is not bound again: most of
+// the texts.
 type rowWriter struct {
 	c     *conn
 	table *projections.Table
 	op    projections.Op
 	stmt  *sqlite3.Stmt
+	bound []projections.Value // to the statement; nothing before its first row
 }
 
 func (w *rowWriter) change(c *projections.Change) error {
@@ -25,12 +28,29 @@ func (w *rowWriter) change(c *projections.Change) error {
 		if err != nil {
 			return err
 		}
-		w.stmt, w.table, w.op = s, c.Table, c.Op
+		w.stmt, w.table, w.op, w.bound = s, c.Table, c.Op, w.bound[:0]
 	}
-	if err := bindValues(w.stmt, c.Values); err != nil {
+	if err := w.bind(c.Values); err != nil {
 		return err
 	}
 	return w.stmt.Exec()
+}
+
+func (w *rowWriter) bind(values []projections.Value) error {
+	if len(w.bound) != len(values) {
+		w.bound = append(w.bound[:0], values...)
+		return bindValues(w.stmt, values)
+	}
+	for i, v := range values {
+		if v == w.bound[i] {
+			continue
+		}
+		w.bound[i] = v
+		if err := bindValue(w.stmt, i, v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cutRows takes rows away.
@@ -63,20 +83,22 @@ func (w *rowWriter) copy(ctx context.Context, t *projections.Table, from project
 
 func bindValues(s *sqlite3.Stmt, values []projections.Value) error {
 	for i, v := range values {
-		var err error
-		switch {
-		case v.IsNull():
-			err = s.BindNull(i + 1)
-		case v.IsText():
-			err = s.BindText(i+1, v.Text())
-		default:
-			err = s.BindInt64(i+1, v.Int())
-		}
-		if err != nil {
+		if err := bindValue(s, i, v); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func bindValue(s *sqlite3.Stmt, i int, v projections.Value) error {
+	switch {
+	case v.IsNull():
+		return s.BindNull(i + 1)
+	case v.IsText():
+		return s.BindText(i+1, v.Text())
+	default:
+		return s.BindInt64(i+1, v.Int())
+	}
 }
 
 // columnValues appends the columns of the statement's current row to row.

@@ -34,7 +34,11 @@ func (g *group) tail(r *events.Row) (int64, error) {
 func (g *group) insertRow(r *events.Row) (bool, error) {
 	hash := g.s.hasher.Row(g.next, r)
 	at := r.At.UnixMicro()
-	q, err := g.c.stmt(insertEvent)
+	sql, usual := insertEvent, &g.c.usual[0]
+	if r.Terminal {
+		sql, usual = insertEnd, &g.c.usual[1]
+	}
+	q, err := g.c.stmt(sql)
 	if err != nil {
 		return false, err
 	}
@@ -43,20 +47,8 @@ func (g *group) insertRow(r *events.Row) (bool, error) {
 	b.integer(int64(len(r.Facts)))
 	b.text(r.Stream)
 	b.integer(r.Version)
-	b.flag(r.Terminal)
 	b.integer(at)
-	b.text(r.Types)
-	switch about, known := aboutOf(r.Stream); {
-	case about == r.Request && known:
-		b.null()
-	case known:
-		b.text(r.Request)
-	default:
-		b.textOrNull(r.Request)
-	}
-	b.textOrNull(r.Key)
-	b.textOrNull(r.Upstream)
-	b.textOrNull(r.Node)
+	b.usual(usual, r)
 	b.blob(hash[:])
 	b.rawText(r.Payload)
 	if ok, err := b.insert(); !ok || err != nil {
@@ -70,6 +62,54 @@ func (g *group) insertRow(r *events.Row) (bool, error) {
 	g.next += events.Position(len(r.Facts))
 	g.earliest, g.latest = min(g.earliest, at), max(g.latest, at)
 	return true, nil
+}
+
+// usual is what is bound to the five parameters of an insert that mostly are what they were in the row before. A statement
+// keeps its bindings, so only changes are bound. The zero value is a statement to which nothing is bound.
+type usual struct {
+	bound                             bool
+	types, about, key, upstream, node nullable
+}
+
+// nullable is a text or NULL.
+type nullable struct {
+	text string
+	null bool
+}
+
+func orNull(s string) nullable { return nullable{s, s == ""} }
+
+func usualOf(r *events.Row) usual {
+	u := usual{true, nullable{text: r.Types}, orNull(r.Request), orNull(r.Key), orNull(r.Upstream), orNull(r.Node)}
+	if request, known := aboutOf(r.Stream); known {
+		u.about = nullable{r.Request, r.Request == request}
+		if u.about.null {
+			u.about.text = ""
+		}
+	}
+	return u
+}
+
+// usual binds what differs from the row before.
+func (b *binder) usual(was *usual, r *events.Row) {
+	is := usualOf(r)
+	pair := func(was, is nullable, bound bool) {
+		switch {
+		case bound && was == is:
+			b.n++
+		case is.null:
+			b.null()
+		default:
+			b.text(is.text)
+		}
+	}
+	pair(was.types, is.types, was.bound)
+	pair(was.about, is.about, was.bound)
+	pair(was.key, is.key, was.bound)
+	pair(was.upstream, is.upstream, was.bound)
+	pair(was.node, is.node, was.bound)
+	is.bound = b.err == nil
+	*was = is
 }
 
 func (g *group) insertSecret(v *events.Secret) (bool, error) {
@@ -184,7 +224,6 @@ func (b *binder) next(err error) {
 }
 
 func (b *binder) integer(v int64)  { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
-func (b *binder) flag(v bool)      { b.n++; b.next(b.stmt.BindBool(b.n, v)) }
 func (b *binder) text(v string)    { b.n++; b.next(b.stmt.BindText(b.n, v)) }
 func (b *binder) null()            { b.n++; b.next(b.stmt.BindNull(b.n)) }
 func (b *binder) rawText(v []byte) { b.n++; b.next(b.stmt.BindRawText(b.n, v)) }
@@ -196,15 +235,6 @@ func (b *binder) blob(v []byte) {
 		v = []byte{}
 	}
 	b.next(b.stmt.BindBlob(b.n, v))
-}
-
-// textOrNull binds "" as NULL.
-func (b *binder) textOrNull(v string) {
-	if v == "" {
-		b.null()
-		return
-	}
-	b.text(v)
 }
 
 // insert executes; false: a unique index refused the row, which undid this statement only.

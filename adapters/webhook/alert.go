@@ -14,18 +14,19 @@ import (
 )
 
 // Names of alerts. They are messages, not facts: each can be made again from the facts that gave rise to it. Those of
-// the store are the exception; what can not be stored is told by the node alone, to whom it can reach then.
+// the store and of webhooks are the exception: the node alone tells them, to whom it can reach then.
 const (
 	BreakerOpened    = "alert.breaker_opened"
 	BreakerClosed    = "alert.breaker_closed"
 	Unpriced         = "alert.unpriced"
 	StoreUnavailable = "alert.store_unavailable"
 	StoreAvailable   = "alert.store_available"
+	WebhookGaveUp    = "alert.webhook_gave_up" // told to the other webhooks, by the node alone
 )
 
 // AlertNames lists the names of all alerts.
 func AlertNames() []string {
-	return []string{BreakerOpened, BreakerClosed, Unpriced, StoreUnavailable, StoreAvailable}
+	return []string{BreakerOpened, BreakerClosed, Unpriced, StoreUnavailable, StoreAvailable, WebhookGaveUp}
 }
 
 // Alert tells an operator that something needs a look, or no longer does.
@@ -54,6 +55,15 @@ type UnpricedUsage struct {
 type StoreState struct {
 	Node  string `json:"node"`
 	Error string `json:"error,omitempty"`
+}
+
+// LostDelivery is the data of an alert WebhookGaveUp.
+type LostDelivery struct {
+	Webhook string `json:"webhook"`
+	First   string `json:"first_position"`
+	Last    string `json:"last_position"`
+	Lines   int    `json:"lines"`
+	Error   string `json:"error"`
 }
 
 // unpricedQuiet is how long usage without a price is not told of again for one upstream.
@@ -97,17 +107,25 @@ func (w *Watch) Consider(f events.Fact, o Occasion) (a Alert, ok bool) {
 	return a, false
 }
 
-// sources are the facts that Consider takes an interest in, with bytes that their JSON must hold (nil: none).
-var sources = map[string][]byte{
-	"upstream.opened": nil,
-	"upstream.closed": nil,
-	"request.settled": []byte(`"unpriced":true`),
+// source is a fact that Consider takes an interest in.
+type source struct {
+	must   []byte   // what its JSON must hold; nil: nothing
+	alerts []string // that need it
 }
+
+var (
+	breakerAlerts = []string{BreakerOpened, BreakerClosed}
+	sources       = map[string]source{
+		"upstream.opened": {alerts: breakerAlerts},
+		"upstream.closed": {alerts: breakerAlerts},
+		"request.settled": {must: []byte(`"unpriced":true`), alerts: []string{Unpriced}},
+	}
+)
 
 // message is Consider for a message of a feed.
 func (w *Watch) message(m *message.Message) (a Alert, ok bool, err error) {
-	must, known := sources[m.Metadata.Get(events.MetaType)]
-	if !known || !bytes.Contains(m.Payload, must) {
+	from, known := sources[m.Metadata.Get(events.MetaType)]
+	if !known || !bytes.Contains(m.Payload, from.must) {
 		return a, false, nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(events.MetaAt))

@@ -44,6 +44,9 @@ func (h *hook) deliver(ctx context.Context, b *batch) bool {
 			return false
 		}
 		lost := h.failed(b, err)
+		if lost && b.first != "" { // alerts about alerts would never end
+			h.m.alert(Alert{Name: WebhookGaveUp, At: time.Now().UTC(), Data: LostDelivery{h.spec.ID, b.first, b.last, b.lines, err.Error()}}, h)
+		}
 		h.retry = min(max(2*h.retry, h.m.o.RetryMin), h.m.o.RetryMax)
 		// Also after what is given up: the next one is not hurried into the same wall.
 		if !pause(ctx, max(h.retry, min(after, h.m.o.RetryMax))) {

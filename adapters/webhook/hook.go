@@ -68,8 +68,8 @@ func (h *hook) notice(a Alert) {
 // filter is what the webhook reads: the facts that it asks for and those that alerts are made of.
 func (h *hook) filter() events.FeedFilter {
 	f := events.FeedFilter{Types: slices.Clone(h.spec.Events)}
-	if slices.ContainsFunc(AlertNames(), h.wants) {
-		for name := range sources {
+	for name, from := range sources {
+		if slices.ContainsFunc(from.alerts, h.wants) {
 			f.Types = append(f.Types, name)
 		}
 	}

@@ -106,11 +106,15 @@ func (m *Manager) signal() {
 
 // Alert sends an alert that no fact gave rise to, to the webhooks that ask for it. It never blocks; one that does not
 // keep up misses it.
-func (m *Manager) Alert(a Alert) {
+func (m *Manager) Alert(a Alert) { m.alert(a, nil) }
+
+func (m *Manager) alert(a Alert, but *hook) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.hooks {
-		h.notice(a)
+		if h != but {
+			h.notice(a)
+		}
 	}
 }
 

@@ -147,9 +147,14 @@ func TestWhatFailsForTooLongIsGivenUpAndSaidSo(t *testing.T) {
 		}
 		return 200
 	})
+	ops := newReceiver(t, nil)
+	h.hook("ops", ops.URL, "alert.*")
 	h.hook("w", r.URL+"?token=hidden", "*")
 	h.many(3)
 	r.gets(2, 2)
+	require.Eventually(t, func() bool { return len(ops.types()) == 1 }, patience, time.Millisecond)
+	require.Equal(t, "alert.webhook_gave_up", ops.types()[0])
+	require.JSONEq(t, `{"webhook":"w","first_position":"1","last_position":"1","lines":1,"error":"the receiver answers 400"}`, string(ops.taken[0].lines[0].Data))
 	s, ok := h.manager.Status("w")
 	require.True(t, ok)
 	require.EqualValues(t, 1, s.GivenUp)

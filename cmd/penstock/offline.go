@@ -9,7 +9,7 @@ import (
 
 // openOffline gives the operator's commands the data of a stopped gateway.
 func openOffline(ctx context.Context, s cli.Settings) (cli.Offline, error) {
-	data, err := penstock.OpenOffline(ctx, s.Data, s.SecretKey)
+	data, err := penstock.OpenOffline(ctx, s.Data, s.Store, s.SecretKey)
 	if err != nil {
 		return nil, err // not data: a nil *Offline in the interface would not be nil
 	}

@@ -73,6 +73,7 @@ type Archive struct {
 type Removed struct {
 	Day string `json:"day"`
 	Span
+	Archive *Archive `json:"archive,omitempty"` // made now, because the closing had none
 }
 
 // Trimmed: the lines of the request log of a closed day, and of all days before it, are gone.

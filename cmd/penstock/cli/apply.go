@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 func (p *Program) applyCommand() *cobra.Command {
@@ -128,7 +129,7 @@ func printDone(w io.Writer, answer admin.ApplyAnswer) {
 		counts[r.Result]++
 		text := fmt.Sprintf("%s %s %s", signs[r.Result], r.Kind, r.ID)
 		if len(r.Fields) > 0 {
-			text += ": " + strings.Join(asWritten(r.Fields), ", ")
+			text += ": " + strings.Join(asWritten(r.Kind, r.Fields), ", ")
 		}
 		fmt.Fprintln(w, text)
 	}
@@ -140,12 +141,17 @@ func printDone(w io.Writer, answer admin.ApplyAnswer) {
 		counts[admin.Created], counts[admin.Changed], counts[admin.Unchanged], counts[admin.Removed], suffix)
 }
 
-// asWritten are the fields as files know them: a new credential is a new version inside, and "api_key" outside.
-func asWritten(fields []string) []string {
+// asWritten are the fields as files know them: a new credential is a new version inside, and outside "api_key" or, of a
+// webhook, "secret".
+func asWritten(kind catalog.Kind, fields []string) []string {
+	credential := "api_key"
+	if kind == catalog.KindWebhook {
+		credential = "secret"
+	}
 	var names []string
 	for _, name := range fields {
 		if name == "secret_version" {
-			name = "api_key"
+			name = credential
 		}
 		names = append(names, name)
 	}

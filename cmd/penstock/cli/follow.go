@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -52,7 +55,7 @@ func (p *Program) follow(cmd *cobra.Command) error {
 		filter.Types = strings.Split(types, ",")
 	}
 	if err := filter.CheckTypes(); err != nil {
-		return usagef("--type: %v", err)
+		return usagef("--type: %s; there are %s", strings.TrimPrefix(err.Error(), events.ErrFeed.Error()+": type: "), strings.Join(events.Names(), ", "))
 	}
 	c, err := p.server(cmd)
 	if err != nil {
@@ -66,7 +69,9 @@ func (p *Program) follow(cmd *cobra.Command) error {
 		f.last = strconv.FormatInt(after, 10)
 	}
 	out := p.eventWriter(on(cmd, "json"))
-	return f.run(cmd.Context(), func(line []byte) (more bool, err error) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return f.run(ctx, func(line []byte) (more bool, err error) {
 		left--
 		return left != 0, out(line)
 	})

@@ -41,7 +41,7 @@ var settings = []setting{
 	{"admin_listen", "PENSTOCK_ADMIN_LISTEN", "127.0.0.1:8081", "address of the admin API", false, func(s *Settings) *string { return &s.AdminListen }},
 	{"admin_token", "PENSTOCK_ADMIN_TOKEN", "", "", true, func(s *Settings) *string { return &s.AdminToken }},
 	{"data", "PENSTOCK_DATA", "./data", "data folder", false, func(s *Settings) *string { return &s.Data }},
-	{"store", "PENSTOCK_STORE", "sqlite", "event store: sqlite", false, func(s *Settings) *string { return &s.Store }},
+	{"store", "PENSTOCK_STORE", "sqlite", "event store: sqlite, or postgres://user:password@host/database", false, func(s *Settings) *string { return &s.Store }},
 	{"secret_key", "PENSTOCK_SECRET_KEY", "", "", true, func(s *Settings) *string { return &s.SecretKey }},
 	{"durability", "PENSTOCK_DURABILITY", "dispatched", "when request bytes may leave: dispatched, overlapped or relaxed", false, func(s *Settings) *string { return &s.Durability }},
 	{"profile", "PENSTOCK_PROFILE", "penstock", "set of defaults: penstock", false, func(s *Settings) *string { return &s.Profile }},
@@ -57,7 +57,7 @@ var choices = []struct {
 }{
 	{"durability", []string{"dispatched", "overlapped", "relaxed"}, []string{"settled"}},
 	{"profile", []string{"penstock"}, []string{"autorouter", "sub2api", "orchestrator", "gproxy"}},
-	{"store", []string{"sqlite"}, []string{"postgres"}},
+	{"store", []string{"sqlite", "postgres://…"}, nil},
 	{"log_format", []string{"text", "json"}, nil},
 	{"log_level", []string{"debug", "info", "warn", "error"}, nil},
 }
@@ -115,7 +115,7 @@ func (s *Settings) check() error {
 			plain = "postgres"
 		}
 		switch {
-		case slices.Contains(c.of, value):
+		case slices.Contains(c.of, value), plain != value && slices.Contains(c.of, plain+"://…"):
 		case slices.Contains(c.later, plain):
 			return usagef("%s %s: %s", c.name, plain, notYet)
 		default:

@@ -1,0 +1,24 @@
+package penstock_test
+
+import (
+	"testing"
+
+	"github.com/penstock/penstock/adapters/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// The gateway keeps its promises on PostgreSQL as on the embedded store.
+func TestOnPostgreSQL(t *testing.T) {
+	server := pgtest.Shared(t)
+	storeOf = func(t *testing.T) string { return server.NewDatabase(t) }
+	t.Cleanup(func() { storeOf = nil })
+	for name, test := range map[string]func(*testing.T){
+		"answers": TestAnswersAreThoseOfADirectCall, "early refusals": TestEarlyRefusals, "slots": TestSlotsAreExactAndTheQueueIsFirstComeFirstServed,
+		"queue": TestQueueRefusals, "cut streams": TestCutStreamsNeverLookComplete, "client gone": TestClientGoneAfterDispatch,
+		"exhausted": TestExhaustedThenOpen, "drain": TestCloseDrainsAndLeavesNothing, "durability": TestDurabilityLevels,
+		"restart": TestBreakersAndBlocksSurviveARestart,
+	} {
+		t.Run(name, test)
+	}
+}

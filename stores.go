@@ -1,0 +1,109 @@
+package penstock
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/adapters/postgres"
+	"github.com/penstock/penstock/adapters/sqlite"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/requestlog"
+	"github.com/penstock/penstock/projections/stats"
+)
+
+// eventStore is an event store with the feed over it.
+type eventStore interface {
+	events.Store
+	Feed(*events.Bell, *slog.Logger) events.Feed
+}
+
+// readModel is a read model that answers all questions.
+type readModel interface {
+	projections.ReadModel
+	requestlog.Reader
+	billing.Reader
+	stats.Reader
+}
+
+// backend is where events and read models are kept.
+type backend interface {
+	kind() string // for people
+	openStore(ctx context.Context) (eventStore, error)
+	openModel(ctx context.Context) (readModel, error)
+	openShadow(p projections.Projection) func() (projections.ReadModel, error)
+}
+
+// backendOf reads the store setting: "sqlite", or a PostgreSQL connection string.
+func backendOf(store, dir, vfs string) (backend, error) {
+	switch {
+	case store == "" || store == "sqlite":
+		return embedded{dir, vfs}, nil
+	case strings.HasPrefix(store, "postgres://"), strings.HasPrefix(store, "postgresql://"):
+		return server{dsn: store}, nil
+	}
+	return nil, errors.New("store: must be sqlite or postgres://user:password@host/database")
+}
+
+// embedded keeps both in files of the data folder.
+type embedded struct{ dir, vfs string }
+
+func (embedded) kind() string { return "sqlite" }
+
+func (b embedded) openStore(context.Context) (eventStore, error) {
+	path := filepath.Join(b.dir, eventsFile)
+	if err := private(path); err != nil {
+		return nil, err
+	}
+	s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: b.vfs})
+	if err != nil {
+		return nil, err // not s: a nil pointer in the interface would not be nil
+	}
+	return s, nil
+}
+
+func (b embedded) openModel(context.Context) (readModel, error) {
+	path := filepath.Join(b.dir, readFile)
+	if err := private(path); err != nil {
+		return nil, err
+	}
+	m, err := sqlite.OpenReadModel(path, projectionList()...)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (b embedded) openShadow(p projections.Projection) func() (projections.ReadModel, error) {
+	return func() (projections.ReadModel, error) { return sqlite.OpenShadow(b.dir, p) }
+}
+
+// server keeps both in a PostgreSQL database.
+type server struct{ dsn string }
+
+func (server) kind() string { return "postgres" }
+
+func (b server) openStore(ctx context.Context) (eventStore, error) {
+	s, err := postgres.OpenStore(ctx, b.dsn, postgres.StoreOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (b server) openModel(ctx context.Context) (readModel, error) {
+	m, err := postgres.OpenReadModel(ctx, b.dsn, projectionList()...)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (b server) openShadow(p projections.Projection) func() (projections.ReadModel, error) {
+	return func() (projections.ReadModel, error) { return postgres.OpenShadow(context.Background(), b.dsn, p) }
+}
