@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 
@@ -29,6 +30,7 @@ type message struct {
 // not outlive the benchmark, or with ctx.
 func serve(ctx context.Context, s settings, in io.Reader, out io.Writer) (err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(gatewayProcs))
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as penstock serve does
 	log, err := telemetry.NewLogger(os.Stderr, "text", "info")
 	if err != nil {
 		return err

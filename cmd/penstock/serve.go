@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,9 +21,16 @@ import (
 	"github.com/penstock/penstock/domain/catalog"
 )
 
+// gcPercent lets the heap grow to five times what lives between collections, unless GOGC says otherwise: a gateway's
+// heap is small, and collecting it at every doubling costs an eighth of the CPU under load.
+const gcPercent = 400
+
 // serve runs a gateway until SIGTERM or SIGINT: then it admits nothing more, lets requests finish, settles them and
 // returns nil. A second signal ends the process at once.
 func serve(ctx context.Context, s cli.Settings) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	log, err := telemetry.NewLogger(os.Stderr, s.LogFormat, s.LogLevel)
 	if err != nil {
 		return err
