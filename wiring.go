@@ -58,8 +58,20 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 func (g *Gateway) ports() admin.Ports {
 	read := readings{g.model, g.settledNow, g.ledger.closer}
 	return admin.Ports{
-		Catalog: configuration{g.catalogue}, Log: read, Events: g.store, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
+		Catalog: configuration{g.catalogue}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
 	}
+}
+
+// written reads events once everything that was appended before is stored.
+type written struct{ g *Gateway }
+
+func (w written) Find(ctx context.Context, q events.Query, yield func(*events.Committed) bool) error {
+	if w.g.journal.Fault() == nil {
+		if err := w.g.journal.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return w.g.store.Find(ctx, q, yield)
 }
 
 // settledNow returns when the read models have everything that was appended before.

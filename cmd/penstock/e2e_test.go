@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
 )
 
@@ -28,8 +30,11 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	flag.Parse()
+	pgtest.Main(m)
 }
+
+var killRounds = flag.Int("kill-rounds", 3, "how often the gateway is killed under load, per store")
 
 // instance is a gateway process on a data folder of its own.
 type instance struct {
@@ -200,15 +205,17 @@ func (i *instance) call(client *http.Client, key, rid string, stream bool) (int,
 // kill -9 with 100 streams in flight and 200 answers just given: after the restart every request that reached the
 // upstream is in the log once, settled or abandoned, and on the bill once; a replay gives the same digits (pains 1, 7,
 // 15, 26, 27, 39; E39, A79).
-func TestKillLosesNothing(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 2
-	}
+func TestKillLosesNothing(t *testing.T) { killedUnderLoad(t, newInstance(t), *killRounds) }
+
+func TestKillLosesNothingOnPostgreSQL(t *testing.T) {
+	server := pgtest.Shared(t)
+	killedUnderLoad(t, newInstance(t, "PENSTOCK_STORE="+server.NewDatabase(t)), *killRounds)
+}
+
+func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 	b := simulator.Healthy()
 	b.PromptTokens, b.OutTokens, b.Chunks, b.ChunkMs = 100, 10, 1000, 20
 	up := simulated(t, b)
-	i := newInstance(t)
 	i.start()
 	key := i.configure(up)
 	for round := range rounds {

@@ -147,7 +147,7 @@ func TestKilledGatewaysLoseNothingOnTheWayToWebhooksAndFollowers(t *testing.T) {
 // await waits for something that must happen.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited for %s", what)
 		}
