@@ -156,6 +156,8 @@ var owned = []struct {
 }{
 	{"github.com/asynkron/protoactor-go", []string{"actors"},
 		"an actor is a shell around a machine; nobody else needs to know that there are actors"},
+	{"github.com/ThreeDotsLabs/watermill-sql", []string{"adapters/postgres"},
+		"the feed over PostgreSQL is that adapter's affair; others know watermill's interfaces only"},
 	{"github.com/valyala/fasthttp", []string{"adapters/proxy", "adapters/outbound", "cmd/fastproxy"},
 		"only the data plane pays for speed with fasthttp's rules about who owns which bytes"},
 	{"github.com/jackc/pgx", []string{"adapters/postgres"}, "the store is a port"},
