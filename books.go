@@ -328,7 +328,7 @@ func (g *Gateway) openLedger() error {
 		return err
 	}
 	c := &closer{
-		auditor: a, dir: g.config.DataDir, node: g.node, settled: g.settledNow,
+		auditor: a, dir: g.config.DataDir, node: g.node, settled: g.booksSettled,
 		settings: func() (catalog.Settings, error) { return g.catalogue.Snapshot().Settings, nil },
 		append: func(_ context.Context, row events.Row) error {
 			return g.journal.Commit(events.Append{Rows: []events.Row{row}}, events.May)

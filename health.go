@@ -11,19 +11,21 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// Health is the state of the gateway: unavailable when the store takes no appends, degraded while read models are
-// behind or the gateway drains.
+// Health is the state of the gateway: unavailable when it takes no requests because of the store, degraded while the spool
+// is in use, read models fail or the gateway drains.
 func (g *Gateway) Health(context.Context) admin.HealthReport {
 	r := admin.HealthReport{Status: "ok", Draining: g.draining.Load()}
 	r.Store.Kind = g.backend.kind()
 	for _, l := range g.runner.Lag() {
 		r.Projections = append(r.Projections, admin.ProjectionLag{Name: l.Name, Lag: l.Behind})
 	}
-	if r.Draining || g.runner.Err() != nil {
+	j := g.journal.Stats()
+	if r.Draining || g.runner.Err() != nil || j.Spooling {
 		r.Status = "degraded"
 	}
-	if g.journal.Fault() != nil {
-		r.Status, r.Store.Spooling, r.Store.Spooled = "unavailable", true, int64(g.journal.Stats().Queued)
+	r.Store.Spooling, r.Store.Spooled = j.Spooling, j.Spooled
+	if g.journal.Refusal() != nil {
+		r.Status, r.Store.Spooling, r.Store.Spooled = "unavailable", true, j.Spooled+int64(j.Queued)
 	}
 	return r
 }
@@ -72,7 +74,7 @@ func (g *Gateway) Figures(context.Context) telemetry.Figures {
 	f := telemetry.Figures{
 		Version: g.config.Version, StoreKind: g.backend.kind(), StoreUp: g.journal.Fault() == nil, Draining: g.draining.Load(),
 		Requests: map[string]uint64{}, InFlight: int(j.Rooms),
-		Journal: telemetry.Journal{Queued: j.Queued, Commits: uint64(j.Commits), Events: uint64(j.Facts)},
+		Journal: telemetry.Journal{Queued: j.Queued, Spooled: j.Spooled, Commits: uint64(j.Commits), Events: uint64(j.Facts)},
 	}
 	for _, o := range []request.Outcome{request.Completed, request.FailedOutcome, request.RejectedOut, request.Cancelled, request.Abandoned} {
 		f.Requests[string(o)] = g.outcomes.of(o).Load()

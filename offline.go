@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -44,8 +45,8 @@ func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, e
 		return nil, err
 	}
 	o := &Offline{dir: dir, secret: secretKey, lock: lock, backend: b}
-	if o.store, err = b.openStore(ctx); err != nil {
-		return nil, errors.CombineErrors(errors.Wrap(err, "event store"), o.Close())
+	if err := o.openStore(ctx); err != nil {
+		return nil, errors.CombineErrors(err, o.Close())
 	}
 	model, err := b.openModel(ctx)
 	if err != nil {
@@ -62,8 +63,23 @@ func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, e
 	if o.closer, err = newOfflineCloser(ctx, dir, o.store, catchUp); err != nil {
 		return nil, errors.CombineErrors(err, o.Close())
 	}
-	o.readings = readings{model, func(context.Context) error { return nil }, o.closer}
+	o.readings = readings{model, current, o.closer, past{o.store, b, o.closer}}
 	return o, nil
+}
+
+// openStore also stores what the gateway has left in its spool.
+func (o *Offline) openStore(ctx context.Context) error {
+	store, spool, err := openDrained(ctx, o.backend, o.dir, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	o.store = store
+	return spool.Close()
+}
+
+// current is readings.ready where nothing is appended.
+func current(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	return ctx, func() {}, nil
 }
 
 // Find reads events; see events.Store.

@@ -6,7 +6,6 @@ package penstock
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -19,9 +18,6 @@ import (
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/outbound"
 	"github.com/penstock/penstock/adapters/proxy"
-	"github.com/penstock/penstock/adapters/secrets"
-	"github.com/penstock/penstock/adapters/telemetry"
-	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/node"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -40,6 +36,10 @@ type Config struct {
 	Version     string // of the program, for /metrics and events
 	BodyMax     int    // bytes of a request body, default 100 MiB
 	Rooms       int    // requests that may be open at once, default 16384
+	// OnStoreDown is "spool" (default with PostgreSQL): requests are served during an outage, their events wait in the
+	// data folder; or "reject" (default with the embedded store): requests are refused.
+	OnStoreDown string
+	SpoolMax    int64 // bytes that may wait there, default 1 GiB
 	Logger      *slog.Logger
 	Egress      outbound.Egress // the way out; the zero value goes straight
 	// Bootstrap is applied when the catalogue is empty.
@@ -67,6 +67,7 @@ type Gateway struct {
 
 	backend    backend
 	store      eventStore
+	spool      *events.Spool
 	model      readModel
 	catalogue  *actors.Catalogue
 	journal    *events.Journal
@@ -124,9 +125,16 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("data folder is not set")
 	case c.Profile != "penstock":
 		return c, errors.Newf("profile: %s: not supported yet", c.Profile)
+	case c.SpoolMax < 0:
+		return c, errors.Newf("spool_max: %d is not a number of bytes", c.SpoolMax)
 	}
-	if _, err := backendOf(c.Store, c.DataDir, ""); err != nil {
+	b, err := backendOf(c.Store, c.DataDir, "")
+	if err != nil {
 		return c, err
+	}
+	fill(&c.OnStoreDown, b.onStoreDown())
+	if c.OnStoreDown != spoolOnStoreDown && c.OnStoreDown != rejectOnStoreDown {
+		return c, errors.Newf("on_store_down: %q is neither spool nor reject", c.OnStoreDown)
 	}
 	switch actors.Durability(c.Durability) {
 	case actors.AtDispatch, actors.Overlapped, actors.Relaxed:
@@ -166,159 +174,6 @@ func (g *Gateway) open() error {
 	g.log.Info("ready", "listen", g.proxyAddr.String(), "admin", g.adminAddr.String(), "data", g.config.DataDir,
 		"durability", g.config.Durability, "recovered", g.recovered, "version", g.config.Version)
 	return nil
-}
-
-// listen comes first, so that a busy address is found before anything is touched.
-func (g *Gateway) listen() (data, control net.Listener, err error) {
-	if data, err = net.Listen("tcp", g.config.Listen); err != nil {
-		return nil, nil, errors.Wrapf(err, "data plane can not listen on %s", g.config.Listen)
-	}
-	if control, err = net.Listen("tcp", g.config.AdminListen); err != nil {
-		data.Close()
-		return nil, nil, errors.Wrapf(err, "admin API can not listen on %s", g.config.AdminListen)
-	}
-	g.proxyAddr, g.adminAddr = data.Addr(), control.Addr()
-	return data, control, nil
-}
-
-// openData opens what is on disk.
-func (g *Gateway) openData() error {
-	dir := g.config.DataDir
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return errors.Wrap(err, "data folder")
-	}
-	var err error
-	if g.lock, err = lockFolder(dir); err != nil {
-		return err
-	}
-	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
-		return err
-	}
-	if g.store, err = g.backend.openStore(context.Background()); err != nil {
-		return errors.Wrap(err, "event store")
-	}
-	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
-	if err != nil {
-		return errors.Wrap(err, "admin token")
-	}
-	g.adminToken = string(token)
-	key, origin, err := secrets.LoadKey(dir, g.config.SecretKey)
-	if err != nil {
-		return errors.Wrap(err, "secret key")
-	}
-	if origin.Loose {
-		g.log.Warn("secret key can be read by others", "path", origin.Path)
-	}
-	sealer, err := secrets.NewSealer(key)
-	if err != nil {
-		return err
-	}
-	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
-		return err
-	}
-	for _, bad := range g.catalogue.Snapshot().Skipped {
-		g.log.Warn("configuration is out of force", "resource", bad.Ref.String(), "field", bad.Field, "reason", bad.Reason)
-	}
-	return nil
-}
-
-// openBooks opens the read models, brings them up to date and starts the journal that feeds them.
-func (g *Gateway) openBooks() error {
-	var err error
-	if g.model, err = g.backend.openModel(context.Background()); err != nil {
-		return errors.Wrap(err, "read models")
-	}
-	g.runner = projections.NewRunner(projections.Options{
-		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log,
-	})
-	return errors.Wrap(g.runner.Start(context.Background()), "read models")
-}
-
-// recover starts the journal and settles what dead processes left open.
-func (g *Gateway) recover() error {
-	ctx := context.Background()
-	open, err := actors.FindOpen(ctx, g.store)
-	if err != nil {
-		return err
-	}
-	head, err := g.store.Head(ctx)
-	if err != nil {
-		return errors.Wrap(err, "event store")
-	}
-	first := make(map[string]events.Position, len(open))
-	for _, o := range open {
-		first[o.Stream] = o.First
-	}
-	g.journal = events.NewJournal(events.JournalOptions{
-		Store: g.store, Logger: g.log, Node: g.node, Rooms: g.config.Rooms, Head: head, Open: first,
-		Push: func(batch []*events.Committed) {
-			g.outcomes.count(batch)
-			g.runner.Push(batch)
-			g.out.pushed(batch)
-		},
-	})
-	g.recovered = len(open)
-	return actors.Abandon(g.journal, g.catalogue.Snapshot(), g.node, time.Now(), open)
-}
-
-// openPlanes makes the actors and the servers.
-func (g *Gateway) openPlanes() error {
-	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal})
-	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
-	if err := g.restore(); err != nil {
-		return err
-	}
-	g.openOutlets()
-	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) {
-		g.system.Reconfigure(layoutOf(s))
-		g.reconfigureHooks(s)
-	})
-	g.transport = outbound.New(g.config.Egress)
-	dispatcher := &actors.Dispatcher{
-		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
-		Credential: g.catalogue.Credential, Durability: actors.Durability(g.config.Durability), Node: g.node, Logger: g.log,
-		Now: time.Now, Random: rand.Uint64, Draining: g.draining.Load,
-	}
-	var err error
-	g.proxy, err = proxy.Open(proxy.Options{
-		Dispatcher: dispatcher, Catalog: g.catalogue.Snapshot, Logger: g.log, Now: time.Now, BodyMax: g.config.BodyMax,
-		Refused: g.refused, Health: g.healthJSON,
-	})
-	if err != nil {
-		return err
-	}
-	g.admin, err = admin.New(admin.Config{
-		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
-		Feed: g.out.feed, Webhooks: hookState{&g.out},
-		Audit: g.ledger.closer, Books: g.ledger.closer,
-	})
-	return err
-}
-
-// restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
-func (g *Gateway) restore() error {
-	for _, prefix := range []string{"upstream/", "account/"} {
-		err := g.store.Find(context.Background(), events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
-			for _, f := range c.Facts {
-				if err := g.system.Restore(f, c.At); err != nil {
-					g.log.Debug("breaker or block not restored", "stream", c.Stream, "error", err) // removed meanwhile
-				}
-			}
-			return true
-		})
-		if err != nil {
-			return errors.Wrap(err, "restore breakers and blocks")
-		}
-	}
-	return nil
-}
-
-func (g *Gateway) bootstrap() error {
-	if len(g.config.Bootstrap) == 0 || g.catalogue.Revision() != 0 {
-		return nil
-	}
-	_, err := g.catalogue.Apply(context.Background(), g.config.Bootstrap, false, false)
-	return errors.Wrap(err, "bootstrap")
 }
 
 // refused records what anonymous traffic was refused beyond what is recorded one by one.
@@ -384,9 +239,11 @@ func (g *Gateway) shut() error {
 	}
 	try(g.out.hooks != nil, "webhooks", func() error { return g.closeOutlets(ctx) })
 	try(g.journal != nil, "journal", func() error { return g.journal.Close(ctx) })
-	try(g.ledger.stop != nil, "head of the chain", func() error { return g.ledger.closer.keep(ctx) })
-	try(g.runner != nil, "read models", func() error { return g.runner.Stop(ctx) })
+	away := g.journal != nil && g.journal.Stats().Spooling // everything is in the spool: the next start goes on from there
+	try(g.ledger.stop != nil && !away, "head of the chain", func() error { return g.ledger.closer.keep(ctx) })
+	try(g.runner != nil, "read models", func() error { return g.stopRunner(ctx, away) })
 	try(g.model != nil, "read models", func() error { return g.model.Close() })
+	try(g.spool != nil, "spool", func() error { return g.spool.Close() })
 	try(g.store != nil, "event store", func() error { return g.store.Close() })
 	try(g.lock != nil, "lock", func() error { return g.lock.Close() })
 	return err

@@ -17,7 +17,7 @@ func TestOnPostgreSQL(t *testing.T) {
 		"answers": TestAnswersAreThoseOfADirectCall, "early refusals": TestEarlyRefusals, "slots": TestSlotsAreExactAndTheQueueIsFirstComeFirstServed,
 		"queue": TestQueueRefusals, "cut streams": TestCutStreamsNeverLookComplete, "client gone": TestClientGoneAfterDispatch,
 		"exhausted": TestExhaustedThenOpen, "drain": TestCloseDrainsAndLeavesNothing, "durability": TestDurabilityLevels,
-		"restart": TestBreakersAndBlocksSurviveARestart,
+		"restart": TestBreakersAndBlocksSurviveARestart, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
 	} {
 		t.Run(name, test)
 	}

@@ -33,9 +33,11 @@ type readModel interface {
 
 // backend is where events and read models are kept.
 type backend interface {
-	kind() string // for people
+	kind() string        // for people
+	onStoreDown() string // default of Config.OnStoreDown
 	openStore(ctx context.Context) (eventStore, error)
 	openModel(ctx context.Context) (readModel, error)
+	pending(ctx context.Context) ([]string, error) // names of migrations
 	openShadow(p projections.Projection) func() (projections.ReadModel, error)
 }
 
@@ -53,7 +55,8 @@ func backendOf(store, dir, vfs string) (backend, error) {
 // embedded keeps both in files of the data folder.
 type embedded struct{ dir, vfs string }
 
-func (embedded) kind() string { return "sqlite" }
+func (embedded) kind() string        { return "sqlite" }
+func (embedded) onStoreDown() string { return rejectOnStoreDown }
 
 func (b embedded) openStore(context.Context) (eventStore, error) {
 	path := filepath.Join(b.dir, eventsFile)
@@ -86,7 +89,8 @@ func (b embedded) openShadow(p projections.Projection) func() (projections.ReadM
 // server keeps both in a PostgreSQL database.
 type server struct{ dsn string }
 
-func (server) kind() string { return "postgres" }
+func (server) kind() string        { return "postgres" }
+func (server) onStoreDown() string { return spoolOnStoreDown }
 
 func (b server) openStore(ctx context.Context) (eventStore, error) {
 	s, err := postgres.OpenStore(ctx, b.dsn, postgres.StoreOptions{})

@@ -56,9 +56,9 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 
 // ports are what the admin API shows.
 func (g *Gateway) ports() admin.Ports {
-	read := readings{g.model, g.settledNow, g.ledger.closer}
+	read := readings{g.model, g.ready, g.ledger.closer, past{g.store, g.backend, g.ledger.closer}}
 	return admin.Ports{
-		Catalog: configuration{g.catalogue}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
+		Catalog: configuration{g.catalogue, g.journal}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
 	}
 }
 
@@ -91,60 +91,50 @@ func (g *Gateway) settledNow(ctx context.Context) error {
 // readings reads the read models once they have caught up.
 type readings struct {
 	model  readModel
-	ready  func(context.Context) error
+	ready  func(context.Context) (context.Context, context.CancelFunc, error) // see Gateway.ready
 	closer *closer
+	past   past
 }
 
 func (b readings) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	return b.model.Requests(ctx, q)
+	return answer(ctx, b, q, b.model.Requests)
 }
 
 func (b readings) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	return b.model.Request(ctx, id)
+	return answer(ctx, b, id, b.model.Request)
 }
 
 func (b readings) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	if err := b.closer.whole(q); err != nil {
-		return nil, err
-	}
-	return b.model.Bill(ctx, q)
+	return answer(ctx, b, q, func(ctx context.Context, q billing.Query) ([]billing.Line, error) {
+		if err := b.closer.whole(q); err != nil {
+			return nil, err
+		}
+		if q.Stood() {
+			return b.past.Bill(ctx, q)
+		}
+		return b.model.Bill(ctx, q)
+	})
 }
 
 func (b readings) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
-	if err := b.ready(ctx); err != nil {
-		return stats.Overview{}, err
-	}
-	return b.model.Overview(ctx, q)
+	return answer(ctx, b, q, b.model.Overview)
 }
 
 func (b readings) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	return b.model.Timeseries(ctx, q)
+	return answer(ctx, b, q, b.model.Timeseries)
 }
 
 func (b readings) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	return b.model.Leaderboard(ctx, q)
+	return answer(ctx, b, q, b.model.Leaderboard)
 }
 
 // Replay rebuilds read models, or verifies them; see admin.Replay.
 func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
-	if err := g.settledNow(ctx); err != nil {
+	_, cancel, err := g.ready(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer cancel()
 	g.ledger.closer.replays.RLock() // nothing is taken away meanwhile
 	defer g.ledger.closer.replays.RUnlock()
 	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
@@ -176,7 +166,10 @@ func replay(_ context.Context, projection string, one func(projections.Projectio
 }
 
 // configuration is the catalogue as the admin API sees it.
-type configuration struct{ *actors.Catalogue }
+type configuration struct {
+	*actors.Catalogue
+	journal *events.Journal
+}
 
 func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
 	if err := checkHooks(changes); err != nil {
@@ -185,6 +178,9 @@ func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admi
 	wishes := make([]actors.Wish, len(changes))
 	for i, x := range changes {
 		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, Credential: x.Extras.Credential, Check: check(x.Match)}
+	}
+	if err := c.journal.Diverted(); err != nil && !o.DryRun { // at once, rather than when the store has not answered
+		return admin.Outcome{}, errors.CombineErrors(admin.ErrUnavailable, err)
 	}
 	applied, err := c.Catalogue.Apply(ctx, wishes, o.DryRun, o.Prune)
 	switch {

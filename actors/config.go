@@ -59,6 +59,7 @@ type Catalogue struct {
 
 	mu          sync.Mutex
 	state       *catalog.State
+	doubtful    bool // an append has failed that may have been stored
 	snapshot    atomic.Pointer[catalog.Snapshot]
 	credentials atomic.Pointer[map[string]credential]
 }
@@ -184,6 +185,9 @@ func (c *Catalogue) Revision() events.Position { return events.Position(c.snapsh
 func (c *Catalogue) Apply(ctx context.Context, wishes []Wish, dryRun, prune bool) ([]Applied, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.resolve(ctx); err != nil {
+		return nil, err
+	}
 	out, cmds, secrets, err := c.commands(ctx, wishes)
 	if err != nil {
 		return nil, err
@@ -299,6 +303,7 @@ func (c *Catalogue) commit(ctx context.Context, changes []catalog.Change, secret
 	}
 	at, err := c.journal.Start(a, events.May).Position()
 	if err != nil {
+		c.doubtful = c.doubtful || errors.Is(err, events.ErrUnavailable)
 		return err
 	}
 	for i := range changes {
@@ -313,6 +318,31 @@ func (c *Catalogue) commit(ctx context.Context, changes []catalog.Change, secret
 		}
 	}
 	// It is stored: whoever asked for it may have gone, but it comes into force.
+	return c.enforce(ctx)
+}
+
+// resolve reads the configuration again after an append that may have been stored although it failed, once the store takes
+// appends again: by then it knows. Otherwise all later changes of the same resources would be conflicts.
+func (c *Catalogue) resolve(ctx context.Context) error {
+	if !c.doubtful || c.journal.Diverted() != nil {
+		return nil
+	}
+	state, err := LoadState(ctx, c.store)
+	if err != nil {
+		return err
+	}
+	if state.Revision != c.state.Revision {
+		c.state = state
+		if err := c.enforce(ctx); err != nil {
+			return err
+		}
+	}
+	c.doubtful = false
+	return nil
+}
+
+// enforce puts the state in force.
+func (c *Catalogue) enforce(ctx context.Context) error {
 	opened, err := c.open(context.WithoutCancel(ctx), *c.credentials.Load())
 	if err != nil {
 		return err

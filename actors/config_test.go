@@ -174,6 +174,32 @@ func TestAllWishesOrNone(t *testing.T) {
 	}
 }
 
+// The store has taken a write and its answer was lost: the write is refused, and in force before the next one.
+func TestAWriteInDoubtIsFoundOut(t *testing.T) {
+	o := openOffice(t)
+	o.apply(want(upstream("a")))
+	o.store.mu.Lock()
+	o.store.lose = true
+	o.store.mu.Unlock()
+	if _, err := o.Apply(context.Background(), []actors.Wish{withSecret(bare("a1", "a"), "sk-one-1234")}, false, false); !errors.Is(err, events.ErrUnavailable) {
+		t.Fatalf("error %v", err)
+	}
+	for o.journal.Diverted() != nil {
+		time.Sleep(time.Millisecond) // it asks the store by itself
+	}
+	out := o.apply(withSecret(bare("a1", "a"), "sk-one-1234"))
+	if len(out) != 1 || out[0].Changed {
+		t.Errorf("the same again is %+v", out)
+	}
+	if got, _ := o.Credential("a1"); got != "sk-one-1234" || o.Snapshot().Account("a1") == nil {
+		t.Errorf("in force: %q", got)
+	}
+	o.apply(withSecret(bare("a1", "a"), "sk-two-1234"))
+	if got, _ := o.Credential("a1"); got != "sk-two-1234" {
+		t.Errorf("in force: %q", got)
+	}
+}
+
 // Prune removes what no wish names, in an order in which nothing is referred to any more.
 func TestPrune(t *testing.T) {
 	o := openOffice(t)

@@ -27,6 +27,7 @@ type books struct {
 	*memory.Store
 	mu    sync.Mutex
 	check func(types string) (hold chan struct{}, fail bool) // of each row that comes
+	lose  bool                                               // the answer to the next append, which is stored
 }
 
 var errDisk = errors.New("no space left on device")
@@ -49,7 +50,15 @@ func (b *books) Append(ctx context.Context, batch []events.Append, low events.Po
 			}
 		}
 	}
-	return b.Store.Append(ctx, batch, low)
+	b.mu.Lock()
+	lose := b.lose
+	b.lose = false
+	b.mu.Unlock()
+	results, err := b.Store.Append(ctx, batch, low)
+	if lose && err == nil {
+		return nil, fmt.Errorf("%w: the answer was lost", events.ErrUnavailable)
+	}
+	return results, err
 }
 
 // breakOn fails the next n appends that have a row of these facts.

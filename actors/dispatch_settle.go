@@ -26,7 +26,7 @@ type bill struct {
 // into writes the bill into a settlement.
 func (b bill) into(s *request.Settled) {
 	s.PriceVersion, s.UpstreamCost, s.Cost = b.version, b.upstream, b.caller
-	s.InputMultiplier, s.OutputMultiplier, s.GroupMultiplier = b.in, b.out, b.group
+	s.Multipliers = request.MultipliersOf(b.in, b.out, b.group)
 	if b.unpriced {
 		s.Unpriced, s.UnpricedReason = true, unpricedReason
 	}

@@ -26,7 +26,7 @@ var lines = []line{
 	of("attempt.dispatched", 1, walkDispatched),
 	of("attempt.failed", 1, walkFailed),
 	of[request.Progressed]("request.progressed", 1, nil),
-	of("request.settled", 1, walkSettled),
+	of("request.settled", 2, walkSettled),
 
 	of[breaker.Opened]("upstream.opened", 1, nil),
 	of[breaker.HalfOpened]("upstream.half_opened", 1, nil),
@@ -71,8 +71,11 @@ var lines = []line{
 	of[node.AuthRefused]("auth.refused", 1, nil),
 }
 
-// upcasters lead from a schema to the next one of the same name: pure functions from JSON object to JSON object.
-var upcasters = map[versioned]upcast{}
+// upcasters lead from a schema to the next one of the same name: pure functions from JSON object to JSON object, each with
+// nothing in common with the structs of today. See upcast.go.
+var upcasters = map[versioned]upcast{
+	{"request.settled", 1}: settledMultipliers,
+}
 
 // known is the catalogue in force.
 var known = newCatalogue(lines, upcasters)

@@ -112,16 +112,10 @@ func (c *catalogue) decode(types string, payload []byte) ([]Fact, error) {
 
 // decodeOne reads the object that comes next; m turns bad when there is none.
 func (c *catalogue) decodeOne(name string, schema int, m *members) (Fact, error) {
-	l := c.byName[name]
-	switch {
-	case l == nil:
-		return nil, errors.New("unknown type")
-	case schema < 1 || schema > l.schema:
-		return nil, fmt.Errorf("schema %d is unknown, this version knows 1 to %d", schema, l.schema)
-	case m.bad:
-		return nil, nil
+	if err := c.readable(name, schema); err != nil || m.bad {
+		return nil, err
 	}
-	start := m.rest
+	l, start := c.byName[name], m.rest
 	if l.walk != nil && schema == l.schema {
 		f := l.empty()
 		if l.walk(m, f); !m.bad {
@@ -135,7 +129,26 @@ func (c *catalogue) decodeOne(name string, schema int, m *members) (Fact, error)
 		return nil, err
 	}
 	f := l.empty()
+	if l.walk != nil && schema < l.schema { // members that an upcaster left where they were are read as fast as new ones
+		lifted := members{rest: string(object), reading: true}
+		if l.walk(&lifted, f); !lifted.bad && lifted.rest == "" {
+			return f, nil
+		}
+		f = l.empty()
+	}
 	return f, json.Unmarshal(object, f)
+}
+
+// readable is why facts of this name and schema can not be read, nil when they can.
+func (c *catalogue) readable(name string, schema int) error {
+	l := c.byName[name]
+	switch {
+	case l == nil:
+		return errors.New("unknown type")
+	case schema < 1 || schema > l.schema:
+		return fmt.Errorf("schema %d is unknown, this version knows 1 to %d", schema, l.schema)
+	}
+	return nil
 }
 
 // lift brings an object from the schema it was written in to the one of today.

@@ -98,9 +98,9 @@ func walkSettled(m *members, f *request.Settled) {
 	m.text(`,"usage_source":`, (*string)(&f.UsageSource))
 	m.textIfAny(`,"service_tier":`, &f.ServiceTier)
 	m.textIfAny(`,"price_version":`, &f.PriceVersion)
-	m.textIfAny(`,"input_multiplier":`, &f.InputMultiplier)
-	m.textIfAny(`,"output_multiplier":`, &f.OutputMultiplier)
-	m.textIfAny(`,"group_multiplier":`, &f.GroupMultiplier)
+	if (m.reading || f.Multipliers != request.Multipliers{}) && m.name(`,"multipliers":`) {
+		object(m, &f.Multipliers, walkMultipliers)
+	}
 	m.amountIfAny(`,"upstream_cost":`, &f.UpstreamCost)
 	m.amountIfAny(`,"cost":`, &f.Cost)
 	m.flagIfAny(`,"unpriced":`, &f.Unpriced)
@@ -112,6 +112,12 @@ func walkSettled(m *members, f *request.Settled) {
 	m.textIfAny(`,"queue_state":`, &f.QueueState)
 	m.integerIfAny(`,"waited_us":`, &f.WaitedUS)
 	m.integer(`,"duration_us":`, &f.DurationUS)
+}
+
+func walkMultipliers(m *members, f *request.Multipliers) {
+	m.textIfAny(`,"input":`, &f.Input)
+	m.textIfAny(`,"output":`, &f.Output)
+	m.textIfAny(`,"group":`, &f.Group)
 }
 
 func usageIfAny(m *members, quoted string, u *pricing.Usage) {

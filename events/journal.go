@@ -34,14 +34,17 @@ type JournalOptions struct {
 	Head Position
 	// Open are the requests that earlier processes left open, by stream, with the position of their first row.
 	Open map[string]Position
+	// Spool takes what comes while the store is away. It has been drained, belongs to the journal until Close has
+	// returned, and is closed by the caller. Nil: see Journal.
+	Spool *Spool
 }
 
 // Journal is the one writer of events on a node. The appends of all goroutines are committed in groups, in the order
 // in which they came. Its queue is bounded at admission (Room): once a request has a room, none of its appends is
 // refused for lack of space.
 //
-// When the store fails, appends that must be kept wait, in order, and are tried again until it is back; the others
-// fail at once, and so do new rooms.
+// When the store fails, appends go to the spool, in order, and from there to the store when it is back. Without a spool,
+// those that must be kept wait in memory and are tried again until it is back; the others fail at once, and so do new rooms.
 type Journal struct {
 	store    Store
 	log      *slog.Logger
@@ -53,6 +56,7 @@ type Journal struct {
 
 	used  atomic.Int64 // rooms given
 	fault atomic.Pointer[error]
+	aside diversion
 
 	mu     sync.Mutex
 	queue  []*entry
@@ -81,7 +85,9 @@ type JournalStats struct {
 	Facts     int64
 	Conflicts int64
 	Faults    int64 // failed commits
-	Queued    int   // appends that wait now, those kept through an outage among them
+	Queued    int   // appends that wait now in memory, those kept through an outage among them
+	Spooling  bool  // appends go to the spool
+	Spooled   int64 // appends in the spool, which wait for the store
 	Rooms     int64 // in use now
 }
 
@@ -109,14 +115,15 @@ type Pending struct{ result chan Result }
 
 var pendings = sync.Pool{New: func() any { return &Pending{result: make(chan Result, 1)} }}
 
-// Wait returns when the append is stored or refused. For an append that must be kept, ErrUnavailable means that it
-// still waits for the store; during an outage it comes at once.
+// Wait returns when the append is stored, on disk in the spool, or refused. For an append that must be kept,
+// ErrUnavailable means that it waits for the store in memory; during an outage it comes at once.
 func (p *Pending) Wait() error {
 	_, err := p.Position()
 	return err
 }
 
-// Position is Wait with the position of the append's first fact.
+// Position is Wait with the position of the append's first fact, 0 while it is in the spool. What a spool does not take
+// (see spoolable) always has one.
 func (p *Pending) Position() (Position, error) {
 	r := <-p.result
 	pendings.Put(p)
@@ -145,6 +152,7 @@ func NewJournal(o JournalOptions) *Journal {
 	if j.linger == 0 {
 		j.linger = lingerDefault
 	}
+	j.aside.spool, j.aside.more, j.aside.moved = o.Spool, make(chan struct{}, 1), make(chan struct{}, 1)
 	j.open.init(o.Open, o.Head)
 	go j.write()
 	return j
@@ -152,7 +160,7 @@ func NewJournal(o JournalOptions) *Journal {
 
 // Room takes one request in. The room is given back by its append of mode Last, or by Leave when it came to none.
 func (j *Journal) Room() error {
-	if err := j.Fault(); err != nil {
+	if err := j.Refusal(); err != nil {
 		return err
 	}
 	if j.used.Add(1) > j.rooms {
@@ -205,7 +213,8 @@ type syncWait struct {
 	done chan struct{}
 }
 
-// Sync returns when everything that was appended before it is stored or refused, and has been handed on.
+// Sync returns when everything that was appended before it is stored or refused, and has been handed on; what is in the
+// spool is not stored.
 func (j *Journal) Sync(ctx context.Context) error {
 	j.mu.Lock()
 	if j.went >= j.came {
@@ -246,6 +255,9 @@ func (j *Journal) Stats() JournalStats {
 	defer j.mu.Unlock()
 	s := j.stats
 	s.Queued, s.Rooms = len(j.queue)+j.held, j.used.Load()
+	if s.Spooling = j.aside.on.Load(); s.Spooling {
+		s.Spooled = j.aside.spool.Len()
+	}
 	return s
 }
 
@@ -259,7 +271,7 @@ func (j *Journal) enqueue(e *entry) (err error) {
 	if err := encode(e.Rows); err != nil {
 		return err
 	}
-	fault := j.Fault()
+	fault := j.refuses(e)
 	if fault != nil && e.mode == May {
 		return fault
 	}
@@ -312,8 +324,8 @@ func (j *Journal) signal() {
 	}
 }
 
-// Close stores what is queued and ends the writer. When the context ends first, the appends that could not be stored
-// are logged and the error says how many they were.
+// Close stores what is queued and ends the writer. During an outage it leaves it in the spool, for Spool.Drain of the next
+// start. When the context ends first, the appends that could not be stored are logged and the error says how many they were.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	j.closed = true

@@ -3,7 +3,6 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -36,11 +35,17 @@ func (j *Journal) write() {
 		}
 		for len(j.backlog) > 0 {
 			n := min(len(j.backlog), j.batchMax)
-			if !j.commit(j.backlog[:n]) {
+			if j.commit(j.backlog[:n]) {
+				j.backlog = slices.Delete(j.backlog, 0, n)
+				retry = retryMin
+				continue
+			}
+			if j.aside.spool == nil {
 				break
 			}
-			j.backlog = slices.Delete(j.backlog, 0, n)
-			retry = retryMin
+			if !j.divert(n) {
+				return
+			}
 		}
 	}
 }
@@ -141,13 +146,21 @@ func (j *Journal) recovered() {
 	}
 }
 
-// commit stores a group; false: the store has failed and the backlog holds only what must be kept.
+// commit stores a group; false: the store has failed. The backlog holds only what must be kept then, or everything where
+// there is a spool.
 func (j *Journal) commit(group []*entry) bool {
 	batch := make([]Append, len(group))
 	for i, e := range group {
 		batch[i] = e.Append
 	}
-	results, err := j.store.Append(j.life, batch, j.open.lowest())
+	ctx, done := j.storeContext()
+	results, err := j.store.Append(ctx, batch, j.open.lowest())
+	done()
+	if err != nil && j.aside.spool != nil {
+		j.aside.on.Store(true) // before it is known that the store has failed
+		j.note(unavailable(err))
+		return false
+	}
 	if err != nil {
 		j.failed(err)
 		return false
@@ -157,14 +170,15 @@ func (j *Journal) commit(group []*entry) bool {
 	return true
 }
 
-// failed refuses what may be refused and keeps the rest.
+// failed makes a failure known, refuses what may be refused and keeps the rest.
 func (j *Journal) failed(err error) {
-	if !errors.Is(err, ErrUnavailable) {
-		err = errors.Join(ErrUnavailable, err)
-	}
-	if j.fault.Swap(&err) == nil {
-		j.log.Error("event store unavailable", "error", err)
-	}
+	err = unavailable(err)
+	j.note(err)
+	j.refuse(err)
+}
+
+// refuse refuses what may be refused, and keeps the rest, for which nobody waits any more.
+func (j *Journal) refuse(err error) {
 	kept := j.backlog[:0]
 	for _, e := range j.backlog {
 		if e.pending != nil {
@@ -178,9 +192,19 @@ func (j *Journal) failed(err error) {
 	clear(j.backlog[len(kept):])
 	j.backlog = kept
 	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.held = len(kept); !j.aside.on.Load() {
+		j.passed(j.frontier(kept)) // else there may be more in the spool
+	}
+}
+
+// note makes a failure of the store known.
+func (j *Journal) note(err error) {
+	if j.fault.Swap(&err) == nil {
+		j.log.Error("event store unavailable", "error", err)
+	}
+	j.mu.Lock()
 	j.stats.Faults++
-	j.held = len(kept)
-	j.passed(j.frontier(kept))
 	j.mu.Unlock()
 }
 
@@ -195,6 +219,32 @@ func (j *Journal) frontier(left []*entry) int64 {
 // deliver tells the projections first and then those who wait, so that whoever has seen its append stored also finds
 // it in what the projections have been given.
 func (j *Journal) deliver(group []*entry, results []Result) {
+	j.handOn(group, results)
+	for _, e := range group {
+		if e.mode == Last {
+			j.used.Add(-1)
+		}
+	}
+	j.mu.Lock()
+	j.held -= len(group)
+	j.passed(j.frontier(j.backlog[len(group):]))
+	j.mu.Unlock()
+	for i, e := range group {
+		switch {
+		case e.pending != nil:
+			e.pending.result <- results[i]
+		case results[i].Err != nil:
+			j.logRefused(e.Append, results[i].Err)
+		}
+	}
+}
+
+func (j *Journal) logRefused(a Append, err error) {
+	j.log.Error("append refused", "stream", streamOf(a), "types", a.Rows[0].Types, "error", err)
+}
+
+// handOn gives a group that is stored to the projections, and counts it.
+func (j *Journal) handOn(group []*entry, results []Result) {
 	rows, facts, conflicts := 0, 0, 0
 	for i, e := range group {
 		if results[i].Err == nil {
@@ -227,20 +277,7 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 	j.stats.Appends += int64(len(group))
 	j.stats.Facts += int64(facts)
 	j.stats.Conflicts += int64(conflicts)
-	j.held -= len(group)
-	j.passed(j.frontier(j.backlog[len(group):]))
 	j.mu.Unlock()
-	for i, e := range group {
-		if e.mode == Last {
-			j.used.Add(-1)
-		}
-		switch {
-		case e.pending != nil:
-			e.pending.result <- results[i]
-		case results[i].Err != nil:
-			j.log.Error("append refused", "stream", streamOf(e.Append), "types", e.Rows[0].Types, "error", results[i].Err)
-		}
-	}
 }
 
 // openRequests knows the first position of every open request. first holds them in order; an entry whose request has

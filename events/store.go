@@ -67,8 +67,10 @@ type Query struct {
 	Key          string
 	Upstream     string
 	Type         string // a row matches when one of its facts has this name; the caller sees all its facts
+	Text         string // a row matches when its payload, the JSON as it is stored, holds it; no index helps
 	Since        time.Time
 	Until        time.Time // exclusive
+	Through      Position  // ascending: no row that begins after it; Newest: none that begins before it. It bounds what is searched
 	After        Position  // ascending: positions after it; Newest: positions before it, when set
 	Newest       bool      // newest first
 	Limit        int

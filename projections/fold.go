@@ -3,6 +3,7 @@ package projections
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/penstock/penstock/domain/request"
@@ -10,9 +11,6 @@ import (
 )
 
 const requestStream = events.RequestStreams
-
-// pageRows is how many rows are read from the store before they are folded: no read stays open meanwhile.
-const pageRows = 512
 
 // spareMax bounds the ended requests whose memory is used again.
 const spareMax = 4096
@@ -28,7 +26,10 @@ type folder struct {
 	open        map[string]*open // by stream
 	ended       []*open          // may still be read by changes that are not stored
 	spare       []*open
-	page        []events.Committed
+	names       []string        // of facts that are decoded; nil: all
+	from        *source         // being read; nil when nothing is
+	page        []events.Stored // of it, what is not folded yet
+	bads        []*events.DecodeError
 	out         Changes
 }
 
@@ -45,7 +46,7 @@ type open struct {
 }
 
 func newFolder(store events.Store, projections []tracked) *folder {
-	return &folder{store: store, projections: projections, open: map[string]*open{}}
+	return &folder{store: store, projections: projections, names: needs(projections), open: map[string]*open{}}
 }
 
 // row folds one committed row. One that has been folded before changes nothing. On an error nothing was folded.
@@ -69,10 +70,13 @@ func (f *folder) row(ctx context.Context, c *events.Committed) error {
 		}
 	}
 	for i, fact := range c.Facts {
+		if fact == nil { // not needed
+			continue
+		}
 		if story != nil {
 			story.Evolve(fact, c.At)
 		}
-		place.Position, place.More = c.Position+events.Position(i), i+1 < len(c.Facts)
+		place.Position, place.More = c.Position+events.Position(i), slices.ContainsFunc(c.Facts[i+1:], needed)
 		for p := range f.projections {
 			if place.Position > f.projections[p].done {
 				f.projections[p].Fold(story, fact, place, &f.out)
@@ -86,6 +90,8 @@ func (f *folder) row(ctx context.Context, c *events.Committed) error {
 	f.at = c.Last()
 	return nil
 }
+
+func needed(f events.Fact) bool { return f != nil }
 
 // request is the open request of a row's stream. A row that is not the first of its stream and yet belongs to no open
 // request comes after the end of one (a late correction), or after a beginning that retention has removed: that story
@@ -155,39 +161,75 @@ func (f *folder) reuse(o *open) {
 }
 
 // pull folds stored rows after f.at that begin at or before the position to, until there are none or more changes
-// are gathered than rows allows. more says that it ended for that.
+// are gathered than rows allows. more says that it ended for that: the next pull goes on with what was read ahead. After
+// the last one, or instead of it, drop must be called.
 func (f *folder) pull(ctx context.Context, to events.Position, rows int) (more bool, err error) {
+	if f.from != nil && (f.from.to != to || f.from.at != f.at) {
+		f.drop()
+	}
+	if f.from == nil {
+		f.from = newSource(ctx, f.store, f.at, to, f.names)
+	}
 	for {
-		page := f.page[:0]
-		err := f.store.After(ctx, f.at, func(c *events.Committed) bool {
-			if c.Position > to {
-				return false
-			}
-			page = append(page, *c)
-			return len(page) < pageRows
-		})
-		bad, err := undecodable(err)
-		if err != nil {
-			return false, err
-		}
-		for i := range page {
-			if err := f.row(ctx, &page[i]); err != nil {
+		if len(f.page) == 0 {
+			if more, err = f.turn(ctx); err != nil || !more {
+				f.drop()
 				return false, err
 			}
 		}
-		full := len(page) == pageRows
-		if bad != nil && bad.Position > f.at && bad.Position <= to {
-			f.bad, f.at, full = f.bad+1, bad.Last, true
+		if err := f.foldPage(ctx, rows); err != nil {
+			f.drop()
+			return false, err
 		}
-		clear(page)
-		f.page = page
-		switch {
-		case f.out.Len() >= rows:
+		f.from.at = f.at
+		if f.out.Len() >= rows {
 			return true, nil
-		case !full:
-			return false, nil
 		}
 	}
+}
+
+// turn gets the next page; false: there is none.
+func (f *folder) turn(ctx context.Context) (bool, error) {
+	d, err := f.from.next(ctx)
+	if d == nil {
+		return false, err
+	}
+	f.page, f.bads = d.rows, d.bad
+	return true, nil
+}
+
+// foldPage folds what is left of the page, at least a row and until enough changes are gathered.
+func (f *folder) foldPage(ctx context.Context, rows int) error {
+	for more := true; more && len(f.page) > 0; more = f.out.Len() < rows {
+		r := &f.page[0]
+		switch {
+		case f.bads != nil && f.bads[0] != nil:
+			if r.End() > f.at {
+				f.bad, f.at = f.bad+1, r.End()
+			}
+		case r.Facts == nil: // nothing in it is needed
+			if r.End() > f.at {
+				f.facts, f.at = f.facts+r.N, r.End()
+			}
+		default:
+			if err := f.row(ctx, &r.Committed); err != nil {
+				return err
+			}
+		}
+		f.page = f.page[1:]
+		if f.bads != nil {
+			f.bads = f.bads[1:]
+		}
+	}
+	return nil
+}
+
+// drop ends what is being read.
+func (f *folder) drop() {
+	if f.from != nil {
+		f.from.close()
+	}
+	f.from, f.page, f.bads = nil, nil, nil
 }
 
 // undecodable tells an error about a row that can not be read, which is passed over and counted, from one of the store.

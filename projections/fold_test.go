@@ -1,6 +1,7 @@
 package projections_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/penstock/penstock/domain/request"
@@ -48,4 +49,34 @@ func BenchmarkFold(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/request")
+}
+
+func TestARowForLaterTellsOfTheLastFactBeforeItIsRead(t *testing.T) {
+	table := &projections.Table{Name: "t", Key: 1, Columns: []projections.Column{
+		{Name: "id", Kind: projections.KindInt}, {Name: "n", Kind: projections.KindInt},
+	}}
+	var out projections.Changes
+	told, calls := int64(0), 0
+	for i := range int64(3) {
+		told = i
+		for id := range int64(2) {
+			out.PutLater(table, id, func(row []projections.Value) []projections.Value {
+				calls++
+				return append(row, projections.Int(id), projections.Int(told))
+			})
+		}
+	}
+	out.Put(table, projections.Int(1), projections.Int(7))
+	for range 2 { // a commit may be tried again
+		rows := [][2]int64{}
+		for c := range out.All() {
+			rows = append(rows, [2]int64{c.Values[0].Int(), c.Values[1].Int()})
+		}
+		if want := [][2]int64{{0, 2}, {1, 7}}; !slices.Equal(rows, want) {
+			t.Errorf("rows %v, want %v", rows, want)
+		}
+	}
+	if calls != 1 || out.Len() != 2 {
+		t.Errorf("%d calls, %d rows", calls, out.Len())
+	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // replayRows is how many changed rows a replay gathers before it writes them.
-const replayRows = 8192
+const replayRows = 32768
 
 // replay folds one projection into a read model of its own.
 type replay struct {
@@ -35,6 +35,7 @@ func newReplay(ctx context.Context, store events.Store, p Projection, into ReadM
 
 // upTo goes on until everything up to the position is folded and written.
 func (r *replay) upTo(ctx context.Context, position events.Position) error {
+	defer r.fold.drop()
 	for more := true; more; {
 		var err error
 		if more, err = r.fold.pull(ctx, position, replayRows); err != nil {
@@ -42,6 +43,50 @@ func (r *replay) upTo(ctx context.Context, position events.Position) error {
 		}
 		if err := r.fold.commit(ctx, r.into); err != nil {
 			return fmt.Errorf("replay %s: write rows up to %d: %w", r.p.Name(), r.fold.at, err)
+		}
+		tell(ctx, Progress{Projection: r.p.Name(), Position: r.fold.at, To: position})
+	}
+	return nil
+}
+
+// Fold folds the events up to the position, 0 for the head, into an empty read model with the tables of the projection:
+// its rows as they stood then. Rows of the report are not counted.
+func Fold(ctx context.Context, store events.Store, p Projection, into ReadModel, to events.Position) (report Report, err error) {
+	begun := time.Now()
+	report.Projection = p.Name()
+	if to == 0 {
+		if to, err = store.Head(ctx); err != nil {
+			return report, fmt.Errorf("fold %s: %w", p.Name(), err)
+		}
+	}
+	if err := whole(ctx, store, to); err != nil {
+		return report, fmt.Errorf("fold %s: %w", p.Name(), err)
+	}
+	again, err := newReplay(ctx, store, p, into, to)
+	if err != nil {
+		return report, err
+	}
+	if err := again.upTo(ctx, to); err != nil {
+		return report, err
+	}
+	report.Events = again.fold.facts
+	report.finish(begun)
+	return report, nil
+}
+
+// whole refuses a position before which events lie that were there at the time and have been taken away since.
+func whole(ctx context.Context, store events.Store, at events.Position) error {
+	then, err := removedBy(ctx, store, at)
+	if err != nil {
+		return err
+	}
+	now, err := removedBy(ctx, store, maxPosition)
+	if err != nil {
+		return err
+	}
+	for _, s := range now.spans {
+		if s.First <= int64(at) && !slices.Contains(then.spans, s) {
+			return fmt.Errorf("%w after position %d", ErrArchived, at)
 		}
 	}
 	return nil

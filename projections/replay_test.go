@@ -70,7 +70,7 @@ func TestVerifyNamesTheRowsThatDiffer(t *testing.T) {
 func TestVerifyCountsMissingRowsAndSpellsOutTheFirst(t *testing.T) {
 	store, m, at := projected(t)
 	noErr(t, m.Reset(context.Background(), requestlog.Projection{}))
-	step := projections.Step{Projection: "requestlog", Version: 1, From: 0, To: at}
+	step := projections.Step{Projection: "requestlog", Version: requestlog.Projection{}.Version(), From: 0, To: at}
 	noErr(t, m.Commit(context.Background(), &projections.Changes{}, []projections.Step{step}))
 	report, err := projections.Verify(context.Background(), store, m, requestlog.Projection{}, shadow)
 	noErr(t, err)
@@ -184,5 +184,27 @@ func TestARequestWhoseBeginningIsGoneLeavesNoRow(t *testing.T) {
 	noErr(t, r.Flush(context.Background()))
 	if rows, at := lawtest.Dump(t, m, requestlog.Projection{}); len(rows) != 0 || at != c.Last() {
 		t.Errorf("%v at %d", rows, at)
+	}
+}
+
+// Rows as they stood at a position are those of a store that ended there.
+func TestFoldToAPositionTellsNothingThatCameLater(t *testing.T) {
+	list, err := lawtest.History{Seed: 9, Requests: 60}.Appends()
+	noErr(t, err)
+	full := memory.NewStore()
+	lawtest.Commits(t, full, list, 5)
+	for _, n := range []int{1, len(list) / 3, len(list) / 2, len(list)} {
+		prefix := memory.NewStore()
+		at := end(lawtest.Commits(t, prefix, list[:n], 5))
+		for _, p := range all {
+			m := memory.NewReadModel(p)
+			report, err := projections.Fold(context.Background(), full, p, m, at)
+			noErr(t, err)
+			again, err := projections.Verify(context.Background(), prefix, m, p, shadow)
+			noErr(t, err)
+			if !again.Equal || report.Events != int64(at) {
+				t.Errorf("%s at %d: %+v", p.Name(), at, again)
+			}
+		}
 	}
 }

@@ -120,6 +120,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	if err := r.prime(ctx); err != nil {
 		return err
 	}
+	defer r.folder.drop()
 	for more := true; more; {
 		if more, err = r.folder.pull(ctx, maxPosition, r.o.RowsMax); err != nil {
 			return fmt.Errorf("projections: read events: %w", err)

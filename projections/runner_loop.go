@@ -133,6 +133,10 @@ func (r *Runner) fold(ctx context.Context, c *events.Committed) error {
 
 // catchUp reads rows from the store up to the position, as far as it has them.
 func (r *Runner) catchUp(ctx context.Context, to events.Position) error {
+	if r.folder.at >= to {
+		return nil
+	}
+	defer r.folder.drop()
 	for more := true; more && r.folder.at < to; {
 		if err := r.makeRoom(ctx); err != nil {
 			return err

@@ -142,6 +142,9 @@ func FoldSpan(ctx context.Context, store events.Store, first, last events.Positi
 	return s.extent, nil
 }
 
+// spanRows is how many rows are read before they are folded: no read stays open meanwhile.
+const spanRows = 512
+
 type spanFold struct {
 	folder *folder
 	first  events.Position
@@ -156,7 +159,7 @@ func (s *spanFold) page(ctx context.Context) (more bool, err error) {
 	var rows []events.Committed
 	err = s.folder.store.After(ctx, s.folder.at, func(c *events.Committed) bool {
 		rows = append(rows, *c)
-		return len(rows) < pageRows
+		return len(rows) < spanRows
 	})
 	if err != nil {
 		return false, err
@@ -175,7 +178,7 @@ func (s *spanFold) page(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.folder.out.Reset()
-	return len(rows) == pageRows, nil
+	return len(rows) == spanRows, nil
 }
 
 func (s *spanFold) row(ctx context.Context, c *events.Committed) error {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -42,6 +43,7 @@ type billInput struct {
 	By    []string  `query:"by" doc:"day, key, user, group, model, upstream, account, price_version; separated by commas"`
 	Since time.Time `query:"since"`
 	Until time.Time `query:"until" doc:"exclusive"`
+	AsOf  string    `query:"as_of" doc:"position or time: the books as they stood then"`
 }
 
 type statsInput struct {
@@ -85,7 +87,7 @@ func (s *Server) reportRoutes() {
 
 func (s *Server) bill(ctx context.Context, in *billInput) (*billOutput, error) {
 	q := billing.Query{By: in.By, Since: in.Since, Until: in.Until}
-	if err := q.Check(); err != nil {
+	if err := cmp.Or(q.Check(), q.ParseAsOf(in.AsOf)); err != nil {
 		return nil, s.problem(ctx, at("query"), err)
 	}
 	lines, err := s.ports.Billing.Bill(ctx, q)

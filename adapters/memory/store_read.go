@@ -2,6 +2,8 @@ package memory
 
 import (
 	"context"
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/penstock/penstock/events"
@@ -15,6 +17,33 @@ func (s *Store) Stream(ctx context.Context, stream string, from int64, yield fun
 // After reads all rows with a fact after the position.
 func (s *Store) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
 	return s.scan(ctx, false, 0, yield, func(c *events.Committed) bool { return c.Last() > after })
+}
+
+// Scan reads as After does, without decoding.
+func (s *Store) Scan(ctx context.Context, after events.Position, need func(string) bool, yield func([]events.Stored) bool) error {
+	const pageRows = 100
+	s.mu.Lock()
+	err, rows := s.usable(ctx), s.rows // rows do not change
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	first := sort.Search(len(rows), func(i int) bool { return rows[i].Last() > after })
+	for part := range slices.Chunk(rows[first:], pageRows) {
+		page := make([]events.Stored, len(part))
+		for i, c := range part {
+			r := &page[i]
+			r.Position, r.N, r.Stream, r.Version, r.At = c.Position, int64(len(c.Facts)), c.Stream, c.Version, c.At
+			r.Types, r.Node = c.Types, c.Node
+			if need(c.Types) {
+				r.Payload = c.Payload
+			}
+		}
+		if err := ctx.Err(); err != nil || !yield(page) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Find reads rows that match a filter.
@@ -31,10 +60,12 @@ func found(f events.Query, c *events.Committed) bool {
 		return false
 	case !f.Since.IsZero() && c.At.Before(f.Since), !f.Until.IsZero() && !c.At.Before(f.Until):
 		return false
+	case f.Text != "" && !strings.Contains(string(c.Payload), f.Text):
+		return false
 	case f.Newest:
-		return f.After == 0 || c.Position < f.After
+		return (f.After == 0 || c.Position < f.After) && c.Position >= f.Through
 	}
-	return c.Position > f.After
+	return c.Position > f.After && (f.Through == 0 || c.Position <= f.Through)
 }
 
 // scan hands on copies of the rows that match, at most limit of them (0: all). yield runs outside of the lock.

@@ -138,6 +138,7 @@ func (m *ReadModel) begin(ctx context.Context) (pgx.Tx, error) {
 		return nil, err
 	}
 	m.w = newReadWriter(conn, m.at.schema, m.known)
+	m.w.shadow = m.hold != nil
 	if m.hold == nil {
 		// A commit that was answered must not be lost in a crash of the server: the runner would go on from a checkpoint
 		// that is not there any more. Stricter settings than "on" are the operator's choice.

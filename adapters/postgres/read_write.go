@@ -27,6 +27,7 @@ type readWriter struct {
 	known    map[string]*readTable
 	prepared map[string]string // names of statements by their SQL
 	batches  []*readBatch
+	shadow   bool
 }
 
 func newReadWriter(c *pgx.Conn, schema string, known map[string]*readTable) *readWriter {
@@ -41,6 +42,7 @@ type readBatch struct {
 	nulls   []bool
 	rows    int
 	bytes   int
+	copy    *copying // nil: by the statement only
 }
 
 // arrayHeader is the room for what stands before the elements: dimensions, whether there are NULLs, the type of the
@@ -49,6 +51,11 @@ const arrayHeader = 20
 
 func (b *readBatch) add(values []projections.Value) error {
 	b.bytes = 0
+	if b.copy != nil {
+		if err := b.copy.add(b, values); err != nil {
+			return errors.Wrapf(err, "row %v of %s", values[:b.table.Key], b.table.Name)
+		}
+	}
 	for i, v := range values {
 		column := b.columns[i]
 		if len(column) == 0 {
@@ -88,6 +95,9 @@ func (b *readBatch) reset() {
 		b.nulls[i] = false
 	}
 	b.rows, b.bytes = 0, 0
+	if b.copy != nil {
+		b.copy.rows = 0
+	}
 }
 
 // write writes all changes. They touch every row once, so their order does not matter.
@@ -163,7 +173,7 @@ func (w *readWriter) batch(t *projections.Table, op projections.Op) *readBatch {
 			return b
 		}
 	}
-	b := &readBatch{table: known, op: op, columns: make([][]byte, len(t.Columns)), nulls: make([]bool, len(t.Columns))}
+	b := &readBatch{table: known, op: op, copy: w.copiesInto(known, op), columns: make([][]byte, len(t.Columns)), nulls: make([]bool, len(t.Columns))}
 	w.batches = append(w.batches, b)
 	return b
 }
@@ -171,6 +181,13 @@ func (w *readWriter) batch(t *projections.Table, op projections.Op) *readBatch {
 func (w *readWriter) send(ctx context.Context, b *readBatch) error {
 	if b.rows == 0 {
 		return nil
+	}
+	if b.copy != nil {
+		copied, err := b.copy.send(ctx, w, b.table)
+		if err != nil || copied {
+			b.reset()
+			return errors.Wrapf(err, "copy rows into %s", b.table.Name)
+		}
 	}
 	name, err := w.prepare(ctx, writeRows(w.schema, b.table, b.op))
 	if err != nil {

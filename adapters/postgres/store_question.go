@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type question struct {
 	segments []segment // in the order of reading
 	newest   bool
+	columns  string       // "" is eventColumns
 	filter   events.Query // Stream, StreamPrefix, Request, Key, Upstream, Type, Since, Until
 	from, to int64        // versions, both included; for one stream, whose pages go by version
 }
@@ -95,7 +97,7 @@ func (q *question) sql(limit int) (string, []any) {
 	if q.newest {
 		order += ` DESC`
 	}
-	const selectEvents = `SELECT ` + eventColumns + ` FROM events WHERE `
+	selectEvents := `SELECT ` + cmp.Or(q.columns, eventColumns) + ` FROM events WHERE `
 	end := order + ` LIMIT ` + arg(limit)
 	if q.filter.Request == "" || q.filter.Stream != "" {
 		return selectEvents + common + near + end, args
@@ -136,6 +138,7 @@ func (q *question) conditions(arg func(any) string) string {
 	and(f.Key != "", `key = `, text(f.Key))
 	and(f.Upstream != "", `upstream = `, text(f.Upstream))
 	and(f.Type != "", `(strpos(' ' || types || ' ', `, " "+text(f.Type)+" ", `) > 0 OR strpos(' ' || types, `, " "+text(f.Type)+"@", `) > 0)`)
+	and(f.Text != "", `strpos(payload::text, `, strings.ToValidUTF8(f.Text, "\x00"), `) > 0`)
 	and(!f.Since.IsZero(), `at >= `, ceil(f.Since))
 	and(!f.Until.IsZero(), `at < `, ceil(f.Until))
 	return where.String()
@@ -186,6 +189,12 @@ func bounds(ctx context.Context, c *pgx.Conn, f events.Query, head events.Positi
 		high = min(high, f.After-1)
 	case !f.Newest:
 		low = f.After + 1
+	}
+	switch {
+	case f.Newest:
+		low = max(low, f.Through)
+	case f.Through > 0:
+		high = min(high, f.Through)
 	}
 	if !f.Since.IsZero() {
 		// latest never falls: the first commit that has reached the time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,3 +120,55 @@ type swallow struct{ projections.ReadModel }
 func (swallow) Commit(context.Context, *projections.Changes, []projections.Step) error { return nil }
 func (swallow) Checkpoints(context.Context) ([]projections.Checkpoint, error)          { return nil, nil }
 func (swallow) Close() error                                                           { return nil }
+
+// BenchmarkJournalCPU measures the two appends of a usual request at 64 connections: the first is waited for, the last
+// is not.
+func BenchmarkJournalCPU(b *testing.B) {
+	const callers, each = 64, 100
+	for what, linger := range map[string]time.Duration{"linger": 0, "at once": -1} {
+		b.Run(what, func(b *testing.B) {
+			b.ReportAllocs()
+			var used time.Duration
+			var commits int64
+			for b.Loop() {
+				b.StopTimer()
+				s := openStore(b, filepath.Join(b.TempDir(), "events.db"), sqlite.StoreOptions{})
+				j := events.NewJournal(events.JournalOptions{Store: s, Linger: linger})
+				var w traffic
+				var begins, ends []events.Append
+				for len(ends) < callers*each {
+					for _, a := range w.batch(b, 256) {
+						if a.Rows[0].Terminal {
+							ends = append(ends, a)
+						} else {
+							begins = append(begins, a)
+						}
+					}
+				}
+				b.StartTimer()
+				before := cpu()
+				var all sync.WaitGroup
+				for c := range callers {
+					all.Go(func() {
+						for i := c; i < callers*each; i += callers {
+							if err := j.Commit(begins[i], events.May); err != nil {
+								b.Error(err)
+							}
+							time.Sleep(2 * time.Millisecond) // what the upstream takes
+							j.Put(ends[i], events.Must)
+							time.Sleep(500 * time.Microsecond) // until the client asks again
+						}
+					})
+				}
+				all.Wait()
+				if err := j.Close(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				used += cpu() - before
+				commits += j.Stats().Commits
+			}
+			b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*callers*each), "cpu-ns/request")
+			b.ReportMetric(float64(2*b.N*callers*each)/float64(commits), "rows/commit")
+		})
+	}
+}

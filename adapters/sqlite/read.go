@@ -23,7 +23,7 @@ const readers = 4
 type ReadModel struct {
 	path    string
 	options connOptions
-	temp    string // folder to remove at the end
+	temp    string // folder to remove at the end; "" unless this is a shadow, whose tables have no secondary indexes
 	pool    *pool
 
 	mu     sync.Mutex // guards what follows: the writer
@@ -34,7 +34,7 @@ type ReadModel struct {
 // OpenReadModel opens or creates the file and makes the tables of the projections that are missing. Tables of another
 // version of a projection are left for Reset.
 func OpenReadModel(path string, list ...projections.Projection) (*ReadModel, error) {
-	return openReadModel(path, "NORMAL", list)
+	return openReadModel(path, "", list)
 }
 
 // OpenShadow makes an empty read model in a new folder inside dir ("" is that of the system), to fold events into and
@@ -44,18 +44,20 @@ func OpenShadow(dir string, list ...projections.Projection) (*ReadModel, error) 
 	if err != nil {
 		return nil, errors.Wrap(err, "make folder of shadow read model")
 	}
-	m, err := openReadModel(filepath.Join(temp, "read.db"), "OFF", list)
+	m, err := openReadModel(filepath.Join(temp, "read.db"), temp, list)
 	if err != nil {
 		return nil, errors.CombineErrors(err, os.RemoveAll(temp))
 	}
-	m.temp = temp
 	return m, nil
 }
 
-func openReadModel(path, synchronous string, list []projections.Projection) (*ReadModel, error) {
+func openReadModel(path, temp string, list []projections.Projection) (*ReadModel, error) {
 	m := &ReadModel{
-		path: path, options: connOptions{Synchronous: synchronous, CacheKiB: 16 << 10},
+		path: path, temp: temp, options: connOptions{Synchronous: "NORMAL", CacheKiB: 16 << 10},
 		pool: newPool(path, connOptions{}, readers),
+	}
+	if temp != "" {
+		m.options.Synchronous = "OFF"
 	}
 	if err := m.write(context.Background(), func() error { return m.setUp(list) }); err != nil {
 		if errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB) {
@@ -85,7 +87,7 @@ func (m *ReadModel) setUp(list []projections.Projection) error {
 		if at.Version != 0 && at.Version != p.Version() {
 			continue
 		}
-		if err := m.create(p); err != nil {
+		if err := m.createWhole(p); err != nil {
 			return err
 		}
 		at.Projection, at.Version = p.Name(), p.Version()
@@ -104,7 +106,31 @@ func (m *ReadModel) create(p projections.Projection) error {
 		if err := m.w.Exec(createTable(t)); err != nil {
 			return errors.Wrapf(err, "create table %s", t.Name)
 		}
+	}
+	return nil
+}
+
+func (m *ReadModel) createWhole(p projections.Projection) error {
+	if err := m.create(p); err != nil {
+		return err
+	}
+	return m.index(p)
+}
+
+func (m *ReadModel) anewWhole(p projections.Projection) error {
+	if err := m.anew(p); err != nil {
+		return err
+	}
+	return m.index(p)
+}
+
+// index makes the secondary indexes. A shadow, which is only ever read whole, has none.
+func (m *ReadModel) index(p projections.Projection) error {
+	for _, t := range p.Tables() {
 		for _, index := range t.Indexes {
+			if m.temp != "" {
+				break
+			}
 			if err := m.w.Exec(createIndex(t, index)); err != nil {
 				return errors.Wrapf(err, "create index of %s on %v", t.Name, index)
 			}
@@ -229,14 +255,14 @@ func checkpoint(c *conn, projection string) (projections.Checkpoint, error) {
 // Reset implements projections.ReadModel.
 func (m *ReadModel) Reset(ctx context.Context, p projections.Projection) error {
 	return m.write(ctx, func() error {
-		if err := m.anew(p); err != nil {
+		if err := m.anewWhole(p); err != nil {
 			return err
 		}
 		return m.setCheckpoint(projections.Checkpoint{Projection: p.Name(), Version: p.Version()}, p)
 	})
 }
 
-// anew drops the tables of a projection, those of an older version too, and creates them.
+// anew drops the tables of a projection, those of an older version too, and creates them, without secondary indexes.
 func (m *ReadModel) anew(p projections.Projection) error {
 	s, err := m.w.stmt(`SELECT tables FROM checkpoints WHERE projection = ?`)
 	if err != nil {
@@ -263,7 +289,7 @@ func (m *ReadModel) anew(p projections.Projection) error {
 	return m.create(p)
 }
 
-// Replace implements projections.ReadModel.
+// Replace implements projections.ReadModel. Who reads meanwhile sees the old rows.
 func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with projections.Snapshot, at projections.Checkpoint) error {
 	return m.write(ctx, func() error {
 		if err := m.anew(p); err != nil {
@@ -274,6 +300,9 @@ func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with 
 			if err := w.copy(ctx, t, with); err != nil {
 				return errors.Wrapf(err, "copy table %s", t.Name)
 			}
+		}
+		if err := m.index(p); err != nil { // sorted at once: less work than row by row
+			return err
 		}
 		return m.setCheckpoint(at, p)
 	})

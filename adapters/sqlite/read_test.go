@@ -107,7 +107,7 @@ var renamedTable = &projections.Table{
 	Columns: []projections.Column{{Name: "id", Kind: projections.KindText}, {Name: "ended", Kind: projections.KindInt}},
 }
 
-func (renamed) Version() int                 { return 2 }
+func (r renamed) Version() int               { return r.Projection.Version() + 1 }
 func (renamed) Tables() []*projections.Table { return []*projections.Table{renamedTable} }
 func (renamed) Fold(s *request.Story, _ events.Fact, _ projections.Place, out *projections.Changes) {
 	if s != nil {

@@ -74,6 +74,12 @@ func span(c *conn, f events.Query, head events.Position) (low, high events.Posit
 	case !f.Newest:
 		low = f.After + 1
 	}
+	switch {
+	case f.Newest:
+		low = max(low, f.Through)
+	case f.Through > 0:
+		high = min(high, f.Through)
+	}
 	if !f.Since.IsZero() {
 		first, err := firstReaching(c, micros(f.Since), head)
 		if err != nil {
@@ -139,6 +145,7 @@ func (q *pageQuery) find(f events.Query, low, high events.Position) {
 	filter(f.Key != "", `key = ?`, f.Key)
 	filter(f.Upstream != "", `upstream = ?`, f.Upstream)
 	filter(f.Type != "", `(instr(' ' || types || ' ', ?) > 0 OR instr(' ' || types, ?) > 0)`, " "+f.Type+" ", " "+f.Type+"@")
+	filter(f.Text != "", `instr(payload, ?) > 0`, f.Text)
 	filter(!f.Since.IsZero(), `at >= ?`, micros(f.Since))
 	filter(!f.Until.IsZero(), `at < ?`, micros(f.Until))
 	order := `position`

@@ -40,7 +40,8 @@ type Upstream struct {
 
 // Journal is the state of the writer of events.
 type Journal struct {
-	Queued  int    // appends that wait for a commit
+	Queued  int    // appends that wait for a commit, in memory
+	Spooled int64  // appends on disk that wait for the store to come back
 	Commits uint64 // since the start
 	Events  uint64 // facts stored since the start
 }
@@ -74,6 +75,7 @@ func WriteMetrics(w io.Writer, f Figures) error {
 	out.single("penstock_requests_in_flight", "gauge", "Admitted requests that are not settled.", int64(f.InFlight))
 	out.upstreams(f.Upstreams)
 	out.single("penstock_journal_queue", "gauge", "Appends that wait for a commit.", int64(f.Journal.Queued))
+	out.single("penstock_journal_spooled", "gauge", "Appends on disk that wait for the event store to come back.", f.Journal.Spooled)
 	out.single("penstock_journal_commits_total", "counter", "Commits of the event store.", int64(f.Journal.Commits))
 	out.single("penstock_journal_events_total", "counter", "Events stored.", int64(f.Journal.Events))
 	out.family("penstock_store_up", "gauge", "1 when the event store takes appends.")

@@ -70,7 +70,7 @@ func TestMetricsShowEveryFigure(t *testing.T) {
 			{ID: `a"b`, Slots: &slots, Held: 3, Waiting: 1, Breaker: "half_open"},
 			{ID: "free", Breaker: "closed"},
 		},
-		Journal: Journal{Queued: 5, Commits: 6, Events: 7}, StoreKind: "sqlite", StoreUp: true,
+		Journal: Journal{Queued: 5, Spooled: 8, Commits: 6, Events: 7}, StoreKind: "sqlite", StoreUp: true,
 		Projections: []Projection{{"requestlog", 0}, {"billing", 12}},
 	}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	var samples []string
@@ -96,6 +96,7 @@ func TestMetricsShowEveryFigure(t *testing.T) {
 		`penstock_upstream_breaker{upstream="free",state="open"} 0`,
 		`penstock_upstream_breaker{upstream="free",state="half_open"} 0`,
 		`penstock_journal_queue 5`,
+		`penstock_journal_spooled 8`,
 		`penstock_journal_commits_total 6`,
 		`penstock_journal_events_total 7`,
 		`penstock_store_up{kind="sqlite"} 1`,

@@ -20,8 +20,8 @@ var version string
 func main() {
 	program := cli.Program{
 		Version: versionOf(version), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Getenv: os.Getenv, Terminal: term.IsTerminal(int(os.Stdin.Fd())), Now: time.Now,
-		Serve: serve, OpenOffline: openOffline, More: []*cobra.Command{demo.Command(versionOf(version))},
+		Getenv: os.Getenv, Terminal: term.IsTerminal(int(os.Stdin.Fd())), Watched: term.IsTerminal(int(os.Stderr.Fd())), Now: time.Now,
+		Serve: serve, OpenOffline: openOffline, Migrate: migrate, More: []*cobra.Command{demo.Command(versionOf(version))},
 	}
 	os.Exit(program.Run(context.Background(), os.Args[1:]))
 }

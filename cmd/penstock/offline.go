@@ -15,3 +15,8 @@ func openOffline(ctx context.Context, s cli.Settings) (cli.Offline, error) {
 	}
 	return data, nil
 }
+
+// migrate is the command of that name on the data of a stopped gateway.
+func migrate(ctx context.Context, s cli.Settings, dryRun bool) ([]string, error) {
+	return penstock.Migrate(ctx, s.Data, s.Store, dryRun)
+}

@@ -39,6 +39,10 @@ func serve(ctx context.Context, s cli.Settings) error {
 	if err != nil {
 		return err
 	}
+	spool, err := spoolMax(s.SpoolMax)
+	if err != nil {
+		return err
+	}
 	egress, err := outbound.EnvironmentEgress()
 	if err != nil {
 		return err
@@ -52,7 +56,7 @@ func serve(ctx context.Context, s cli.Settings) error {
 	gateway, err := penstock.Open(penstock.Config{
 		DataDir: s.Data, Listen: s.Listen, AdminListen: s.AdminListen, AdminToken: s.AdminToken, SecretKey: s.SecretKey,
 		Store: s.Store, Durability: s.Durability, Profile: s.Profile, Version: versionOf(version), BodyMax: body,
-		Logger: log, Bootstrap: start.wishes, Egress: egress,
+		OnStoreDown: s.OnStoreDown, SpoolMax: spool, Logger: log, Bootstrap: start.wishes, Egress: egress,
 	})
 	if err != nil {
 		return explained(err)
@@ -114,6 +118,18 @@ func bodyMax(getenv func(string) string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		return 0, errors.Newf("ABV_MAX_BODY_SIZE: %q is not a number of bytes", text)
+	}
+	return n, nil
+}
+
+// spoolMax reads the setting spool_max, bytes; 0 is the default.
+func spoolMax(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, errors.Newf("spool_max: %q is not a number of bytes", text)
 	}
 	return n, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"syscall"
 	"time"
 
@@ -42,6 +43,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.Uint64Var(&to.seed, "seed", 1, "other numbers make other events")
 	f.IntVar(&to.keys, "keys", 200, "API keys that the requests are made with")
 	days := f.Int("days", 10, "how many days the events are spread over; the last one is 2026-03-31")
+	replay := f.Bool("replay", false, "store nothing: fold what is there into a shadow of each projection, and say how long that takes")
+	profile := f.String("cpuprofile", "", "with -replay: file for a profile of the processor")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -59,6 +62,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.CombineErrors(err, store.Close()) }()
+	if *replay {
+		return profiled(*profile, func() error { return measure(ctx, out, store, *data, *dsn) })
+	}
 	head, err := store.Head(ctx)
 	if err != nil {
 		return err
@@ -74,6 +80,23 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	seconds := time.Since(begun).Seconds()
 	_, err = fmt.Fprintf(out, "%d events of %d requests in %.1fs (%.0f events/s)\n", stored.facts, stored.requests, seconds, float64(stored.facts)/seconds)
 	return err
+}
+
+// profiled runs f under a profile, when a file is named.
+func profiled(file string, f func() error) (err error) {
+	if file == "" {
+		return f()
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return errors.Wrap(err, "cpuprofile")
+	}
+	defer func() { err = errors.CombineErrors(err, to.Close()) }()
+	if err := pprof.StartCPUProfile(to); err != nil {
+		return errors.Wrap(err, "cpuprofile")
+	}
+	defer pprof.StopCPUProfile()
+	return f()
 }
 
 func open(ctx context.Context, data, dsn string) (events.Store, error) {

@@ -3,6 +3,7 @@
 package request
 
 import (
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
@@ -131,36 +132,53 @@ const (
 	Abandoned     Outcome = "abandoned" // the node died; settled by recovery
 )
 
+// Multipliers are those of a price that are not 1, as decimal texts. The zero value is a price as it stands in the list.
+type Multipliers struct {
+	Input  string `json:"input,omitempty"` // the upstream's
+	Output string `json:"output,omitempty"`
+	Group  string `json:"group,omitempty"`
+}
+
+// MultipliersOf leaves out what is 1, however that is written.
+func MultipliersOf(input, output, group string) Multipliers {
+	return Multipliers{Input: unlessOne(input), Output: unlessOne(output), Group: unlessOne(group)}
+}
+
+func unlessOne(s string) string {
+	if whole, places, _ := strings.Cut(s, "."); whole == "1" && strings.Trim(places, "0") == "" {
+		return ""
+	}
+	return s
+}
+
 // Settled: the one end of an admitted request. Usage and costs are those of the final attempt; the bill is their sum
 // with those of the Failed ones.
 type Settled struct {
-	Outcome          Outcome        `json:"outcome"`
-	Status           int            `json:"status"` // HTTP status that the client got (499 when it was gone)
-	Code             string         `json:"code,omitempty"`
-	Reason           string         `json:"reason,omitempty"`
-	Stage            string         `json:"failure_stage,omitempty"`
-	Class            string         `json:"class,omitempty"` // of the final attempt; "" when nothing was sent
-	UpstreamStatus   int            `json:"upstream_status,omitempty"`
-	UpstreamID       string         `json:"upstream_request_id,omitempty"`
-	Evidence         string         `json:"evidence,omitempty"` // of a failed final attempt, as in Failed
-	Attempts         int            `json:"attempts"`           // dispatched ones
-	Sent             bool           `json:"did_send_upstream"`
-	Usage            pricing.Usage  `json:"usage,omitzero"`
-	UsageSource      pricing.Source `json:"usage_source"`
-	ServiceTier      string         `json:"service_tier,omitempty"` // as reported
-	PriceVersion     string         `json:"price_version,omitempty"`
-	InputMultiplier  string         `json:"input_multiplier,omitempty"`  // upstream's; "" is 1
-	OutputMultiplier string         `json:"output_multiplier,omitempty"` // upstream's; "" is 1
-	GroupMultiplier  string         `json:"group_multiplier,omitempty"`  // "" is 1
-	UpstreamCost     money.Amount   `json:"upstream_cost,omitzero"`
-	Cost             money.Amount   `json:"cost,omitzero"`
-	Unpriced         bool           `json:"unpriced,omitempty"`
-	UnpricedReason   string         `json:"unpriced_reason,omitempty"` // price_not_found
-	ClientGone       bool           `json:"client_gone,omitempty"`
-	OnDisconnect     string         `json:"on_disconnect,omitempty"` // policy that was applied when the client had gone
-	TTFTUS           int64          `json:"ttft_us,omitempty"`       // of the final attempt, to the first content
-	AttemptUS        int64          `json:"attempt_us,omitempty"`    // of the final attempt
-	QueueState       string         `json:"queue_state,omitempty"`   // resumed, timed_out, aborted
-	WaitedUS         int64          `json:"waited_us,omitempty"`
-	DurationUS       int64          `json:"duration_us"`
+	Outcome        Outcome        `json:"outcome"`
+	Status         int            `json:"status"` // HTTP status that the client got (499 when it was gone)
+	Code           string         `json:"code,omitempty"`
+	Reason         string         `json:"reason,omitempty"`
+	Stage          string         `json:"failure_stage,omitempty"`
+	Class          string         `json:"class,omitempty"` // of the final attempt; "" when nothing was sent
+	UpstreamStatus int            `json:"upstream_status,omitempty"`
+	UpstreamID     string         `json:"upstream_request_id,omitempty"`
+	Evidence       string         `json:"evidence,omitempty"` // of a failed final attempt, as in Failed
+	Attempts       int            `json:"attempts"`           // dispatched ones
+	Sent           bool           `json:"did_send_upstream"`
+	Usage          pricing.Usage  `json:"usage,omitzero"`
+	UsageSource    pricing.Source `json:"usage_source"`
+	ServiceTier    string         `json:"service_tier,omitempty"` // as reported
+	PriceVersion   string         `json:"price_version,omitempty"`
+	Multipliers    Multipliers    `json:"multipliers,omitzero"`
+	UpstreamCost   money.Amount   `json:"upstream_cost,omitzero"`
+	Cost           money.Amount   `json:"cost,omitzero"`
+	Unpriced       bool           `json:"unpriced,omitempty"`
+	UnpricedReason string         `json:"unpriced_reason,omitempty"` // price_not_found
+	ClientGone     bool           `json:"client_gone,omitempty"`
+	OnDisconnect   string         `json:"on_disconnect,omitempty"` // policy that was applied when the client had gone
+	TTFTUS         int64          `json:"ttft_us,omitempty"`       // of the final attempt, to the first content
+	AttemptUS      int64          `json:"attempt_us,omitempty"`    // of the final attempt
+	QueueState     string         `json:"queue_state,omitempty"`   // resumed, timed_out, aborted
+	WaitedUS       int64          `json:"waited_us,omitempty"`
+	DurationUS     int64          `json:"duration_us"`
 }

@@ -129,7 +129,8 @@ func (d *differential) compare() {
 	stream, from := fmt.Sprintf("request/%d", d.IntN(6)), d.Int64N(6)
 	q := events.Query{
 		Request: d.pick("", "", "0", "1"), Key: d.pick("", "", "k1"), Upstream: d.pick("", "", "u2"), Stream: d.pick("", "", "", stream),
-		Type: d.pick("", "", "request.queued"), Newest: d.IntN(2) == 0, Limit: d.IntN(9), After: at * events.Position(d.IntN(2)),
+		Type: d.pick("", "", "request.queued"), Text: d.pick("", "", "", `"upstreams":[`, "u2", "é"),
+		Through: events.Position(d.Int64N(int64(h)+3)) * events.Position(d.IntN(2)), Newest: d.IntN(2) == 0, Limit: d.IntN(9), After: at * events.Position(d.IntN(2)),
 	}
 	if d.IntN(2) == 0 {
 		q.Since = start.Add(time.Duration(d.Int64N(1e12)))

@@ -31,6 +31,47 @@ var reads = map[string]func(*testing.T, events.Store){
 			require.Equal(t, want, places(got), "after %d", after)
 		}
 	},
+	"a scan reads what is read after a position, and decodes what is asked for": func(t *testing.T, s events.Store) {
+		scanner, ok := s.(events.Scanner)
+		if !ok {
+			t.Skip("it is no Scanner")
+		}
+		fill(t, s)
+		var batch []events.Append
+		for i := range 2500 { // more than one page of any store
+			batch = append(batch, one(row(t, fmt.Sprintf("s%d", i), 0, 1, 2)))
+		}
+		put(t, s, batch...)
+		for _, after := range []events.Position{0, 1, 2, 6, 3000, head(t, s) - 1, head(t, s)} {
+			var want []committed
+			require.NoError(t, s.After(context.Background(), after, collect(&want)))
+			every, none := events.NewDecoder(nil), events.NewDecoder([]string{"books.closed"})
+			n := 0
+			require.NoError(t, scanner.Scan(context.Background(), after, every.Wants, func(page []events.Stored) bool {
+				for i := range page {
+					r := &page[i]
+					require.NoError(t, every.Decode(r))
+					w := want[n]
+					require.Equal(t, []any{w.Position, w.Last(), w.Stream, w.Version, w.At, w.Types, w.Node, w.Facts},
+						[]any{r.Position, r.End(), r.Stream, r.Version, r.At, r.Types, r.Node, r.Facts})
+					n++
+				}
+				return true
+			}))
+			require.Equal(t, len(want), n, "after %d", after)
+			require.NoError(t, scanner.Scan(context.Background(), after, none.Wants, func(page []events.Stored) bool {
+				for i := range page {
+					require.Empty(t, page[i].Payload)
+					n--
+				}
+				return true
+			}))
+			require.Zero(t, n, "after %d", after)
+		}
+		pages := 0
+		require.NoError(t, scanner.Scan(context.Background(), 0, events.NewDecoder(nil).Wants, func([]events.Stored) bool { pages++; return false }))
+		require.Equal(t, 1, pages)
+	},
 	"reading ends when the reader has had enough": func(t *testing.T, s events.Store) {
 		put(t, s, one(row(t, "a", 0, 1)), one(row(t, "a", 1, 2)), one(row(t, "a", 2, 3)))
 		ctx := context.Background()
@@ -196,6 +237,10 @@ var finds = map[string]func(*testing.T, events.Store){
 			{"newest before a position", events.Query{Newest: true, After: 6, Limit: 2}, "request/r1@5 request/r2@4"},
 			{"newest of a stream", events.Query{Newest: true, Stream: "request/r1"}, "request/r1@6 request/r1@5 request/r1@1"},
 			{"newest of a time", events.Query{Newest: true, Until: minute(3)}, "request/r1@5 request/r2@4 upstream/u1@3 request/r1@1"},
+			{"through", events.Query{Through: 4}, "request/r1@1 upstream/u1@3 request/r2@4"},
+			{"a range", events.Query{After: 1, Through: 5}, "upstream/u1@3 request/r2@4 request/r1@5"},
+			{"newest through", events.Query{Newest: true, After: 6, Through: 3}, "request/r1@5 request/r2@4 upstream/u1@3"},
+			{"a text that is in no fact", events.Query{Text: "no such word"}, ""},
 			{"filters together", events.Query{Request: "r1", Upstream: "u1", Since: minute(1)}, "upstream/u1@3"},
 			{"a quote is only a quote", events.Query{Stream: "x' OR 1=1 --", Type: "%"}, ""},
 		} {

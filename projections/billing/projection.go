@@ -92,6 +92,11 @@ func (Projection) Version() int { return 2 }
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Entries, Days} }
 
+// Needs implements projections.Selective.
+func (Projection) Needs() []string {
+	return []string{"attempt.failed", "request.settled", "books.removed"}
+}
+
 // Fold writes an entry for every attempt that ended: a failed one with its own usage, the final one with that of the
 // settlement. A request of which nothing was sent costs nothing and leaves no trace.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {

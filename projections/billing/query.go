@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/events"
 )
 
 // ErrQuery is wrapped by every refusal of a query; the text names the field.
@@ -22,7 +24,32 @@ type Query struct {
 	By    []string  // Dimensions, in the order of the lines
 	Since time.Time // by the time an attempt ended
 	Until time.Time // exclusive
+
+	// The books as they stood: only facts up to the position count, or, when that is 0, those that were there at the time.
+	// Readers pass over both: who asks them gives them a read model of that moment.
+	AsOf     events.Position
+	AsOfTime time.Time
 }
+
+// ParseAsOf reads a position or a time in RFC 3339 into the query; "" is now.
+func (q *Query) ParseAsOf(text string) error {
+	if text == "" {
+		return nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+		q.AsOf = events.Position(n)
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.IsZero() {
+		return fmt.Errorf("%w: as_of: %q is neither a position nor a time", ErrQuery, text)
+	}
+	q.AsOfTime = t
+	return nil
+}
+
+// Stood says that the query asks for the books of an earlier moment.
+func (q *Query) Stood() bool { return q.AsOf > 0 || !q.AsOfTime.IsZero() }
 
 // Check refuses a query that can not be answered. The error wraps ErrQuery.
 func (q *Query) Check() error {

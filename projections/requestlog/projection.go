@@ -47,9 +47,9 @@ var Requests = &projections.Table{
 		{Name: "duration_us", Kind: projections.KindMicros},
 		{Name: "detail", Kind: projections.KindJSON},
 	},
-	// Both grow at their end: request ids are UUIDv7. Filters walk the second one from its newest end and touch only the
-	// rows that match.
-	Indexes: [][]string{{"request"}, {"at", "key", "outcome", "upstream", "model", "resolved_model"}},
+	// They grow at their end, the second one at that of each key: request ids are UUIDv7. A page of one key reads only its
+	// rows, however few it has; the other filters walk the third index from its newest end and touch the rows that match.
+	Indexes: [][]string{{"request"}, {"key", "at"}, {"at", "outcome", "upstream", "model", "resolved_model"}},
 }
 
 // Projection is the fold. The zero value is ready.
@@ -59,10 +59,18 @@ type Projection struct{}
 func (Projection) Name() string { return "requestlog" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 1 }
+func (Projection) Version() int { return 2 }
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests} }
+
+// Needs implements projections.Selective: all that requests tell.
+func (Projection) Needs() []string {
+	return []string{
+		"request.rejected", "request.admitted", "request.queued", "request.resumed", "attempt.dispatched", "attempt.failed",
+		"request.progressed", "request.settled", "books.removed", "books.trimmed",
+	}
+}
 
 // Fold writes the row of the fact's request as far as it is known; what one linger brings to a request is one write.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {

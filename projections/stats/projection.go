@@ -77,6 +77,11 @@ func (Projection) Version() int { return 1 }
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Hours} }
 
+// Needs implements projections.Selective.
+func (Projection) Needs() []string {
+	return []string{"request.rejected", "attempt.failed", "request.settled", "books.removed"}
+}
+
 // Fold counts what ended.
 func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Place, out *projections.Changes) {
 	if f, ok := fact.(*books.Removed); ok {

@@ -38,27 +38,30 @@ func TestExitCodesTellWrongUsageFromFailure(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an unknown command":     {2, []string{"frobnicate"}, `unknown command "frobnicate"`},
-		"an unknown flag":        {2, []string{"logs", "--colour"}, "unknown flag: --colour"},
-		"a missing argument":     {2, []string{"explain"}, "explain takes REQUEST_ID"},
-		"too many arguments":     {2, []string{"logs", "x"}, "unknown command"},
-		"half a command":         {2, []string{"key"}, "which one?"},
-		"a half command's typo":  {2, []string{"key", "made"}, `unknown command "made"`},
-		"an unknown kind":        {2, []string{"get", "box"}, `there is no kind "box"`},
-		"a time that is none":    {2, []string{"logs", "--since", "soon"}, `--since: "soon" is not a time`},
-		"a limit of nothing":     {2, []string{"logs", "--limit", "0"}, "--limit: must be at least 1"},
-		"an unknown outcome":     {2, []string{"logs", "--outcome", "fine"}, "outcome"},
-		"an unknown fact":        {2, []string{"events", "--type", "nope"}, `there is no event "nope"`},
-		"follow until":           {2, []string{"events", "--follow", "--until", "1h"}, "--until: can not be combined with --follow"},
-		"follow nothing":         {2, []string{"events", "--follow", "--type", "request.setled"}, "--type: "},
-		"an unknown grouping":    {2, []string{"bill", "--by", "colour"}, `"colour" is not one of`},
-		"an unknown request":     {1, []string{"explain", "none"}, "there is no request none"},
-		"an unknown upstream":    {1, []string{"upstream", "status", "z"}, "there is no upstream z"},
-		"an unknown key":         {1, []string{"key", "revoke", "z"}, "there is no key z"},
-		"an unknown resource":    {1, []string{"get", "users", "z"}, "there is no user z"},
-		"an unknown projection":  {1, []string{"replay", "--projection", "z"}, "projection z"},
-		"a file that is missing": {1, []string{"apply", "-f", "/none/such.yaml"}, "/none/such.yaml"},
-		"apply of nothing":       {2, []string{"apply"}, "apply takes -f FILE"},
+		"an unknown command":      {2, []string{"frobnicate"}, `unknown command "frobnicate"`},
+		"an unknown flag":         {2, []string{"logs", "--colour"}, "unknown flag: --colour"},
+		"a missing argument":      {2, []string{"explain"}, "explain takes REQUEST_ID"},
+		"too many arguments":      {2, []string{"logs", "x"}, "unknown command"},
+		"half a command":          {2, []string{"key"}, "which one?"},
+		"a half command's typo":   {2, []string{"key", "made"}, `unknown command "made"`},
+		"an unknown kind":         {2, []string{"get", "box"}, `there is no kind "box"`},
+		"a time that is none":     {2, []string{"logs", "--since", "soon"}, `--since: "soon" is not a time`},
+		"a limit of nothing":      {2, []string{"logs", "--limit", "0"}, "--limit: must be at least 1"},
+		"an unknown outcome":      {2, []string{"logs", "--outcome", "fine"}, "outcome"},
+		"an unknown fact":         {2, []string{"events", "--type", "nope"}, `there is no event "nope"`},
+		"follow until":            {2, []string{"events", "--follow", "--until", "1h"}, "--until: can not be combined with --follow"},
+		"follow nothing":          {2, []string{"events", "--follow", "--type", "request.setled"}, "--type: "},
+		"a text of control bytes": {2, []string{"events", "--text", "a\x01"}, "--text: must be UTF-8 without control characters"},
+		"follow a text":           {2, []string{"events", "--follow", "--text", "a"}, "--text: can not be combined with --follow"},
+		"as of nothing":           {2, []string{"bill", "--as-of", "soon"}, `--as-of: "soon" is neither a position nor a time`},
+		"an unknown grouping":     {2, []string{"bill", "--by", "colour"}, `"colour" is not one of`},
+		"an unknown request":      {1, []string{"explain", "none"}, "there is no request none"},
+		"an unknown upstream":     {1, []string{"upstream", "status", "z"}, "there is no upstream z"},
+		"an unknown key":          {1, []string{"key", "revoke", "z"}, "there is no key z"},
+		"an unknown resource":     {1, []string{"get", "users", "z"}, "there is no user z"},
+		"an unknown projection":   {1, []string{"replay", "--projection", "z"}, "projection z"},
+		"a file that is missing":  {1, []string{"apply", "-f", "/none/such.yaml"}, "/none/such.yaml"},
+		"apply of nothing":        {2, []string{"apply"}, "apply takes -f FILE"},
 	} {
 		require.Contains(t, d.fails(c.code, c.args...), c.want, name)
 	}
@@ -210,6 +213,13 @@ func TestLogsEventsAndBill(t *testing.T) {
 		require.Contains(t, table, "0.25")
 	}
 	require.True(t, d.place.closed)
+}
+
+func TestMigrateNamesWhatItAppliedOrWouldApply(t *testing.T) {
+	d := newDesk(t)
+	require.Equal(t, "applied: 0001_events\napplied: 0002_feed\n", d.ok("migrate"))
+	require.Equal(t, "pending: 0001_events\npending: 0002_feed\n", d.ok("migrate", "--dry-run"))
+	require.Equal(t, []string{"0001_events", "0002_feed"}, column(t, d.ok("migrate", "--json"), "migration"))
 }
 
 func column(t *testing.T, lines, name string) []string {

@@ -312,6 +312,9 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 		Getenv: func(name string) string { return d.env[name] }, Now: func() time.Time { return noon },
 		Serve:       func(_ context.Context, s Settings) error { d.served = &s; return nil },
 		OpenOffline: func(context.Context, Settings) (Offline, error) { return d.place, nil },
+		Migrate: func(context.Context, Settings, bool) ([]string, error) {
+			return []string{"0001_events", "0002_feed"}, nil
+		},
 	}
 	code = p.Run(context.Background(), args)
 	return code, out.String(), diagnostics.String()

@@ -30,7 +30,7 @@ const (
 )
 
 // followRefused are flags of events that make no sense while it waits for more.
-var followRefused = []string{"until", "newest"}
+var followRefused = []string{"until", "newest", "text"}
 
 // follow shows facts as they are stored, until it is interrupted or, with --limit, has shown so many. It connects
 // again where it was when the gateway is gone for a while.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
 )
@@ -88,6 +90,7 @@ func (p *Program) eventsCommand() *cobra.Command {
 	cmd.Flags().String("request", "", "id of a request")
 	cmd.Flags().String("key", "", "id of an API key")
 	cmd.Flags().String("upstream", "", "id of an upstream")
+	cmd.Flags().String("text", "", "part of the JSON of a fact, such as a code or an id; it is searched for, within the other filters")
 	cmd.Flags().Int64("after", 0, "only after this position")
 	cmd.Flags().Bool("newest", false, "newest first")
 	cmd.Flags().Bool("follow", false, "show what is stored from now on, or from --since or --after on, and wait for more")
@@ -108,10 +111,13 @@ func (p *Program) events(cmd *cobra.Command, _ []string) error {
 	}
 	after, _ := cmd.Flags().GetInt64("after")
 	q := events.Query{Stream: flag(cmd, "stream"), Request: flag(cmd, "request"), Key: flag(cmd, "key"),
-		Upstream: flag(cmd, "upstream"), Type: flag(cmd, "type"), Since: since, Until: until,
+		Upstream: flag(cmd, "upstream"), Type: flag(cmd, "type"), Text: flag(cmd, "text"), Since: since, Until: until,
 		After: events.Position(after), Newest: on(cmd, "newest"), Limit: n}
 	if q.Type != "" && !known(events.Names(), q.Type) {
 		return usagef("--type: there is no event %q; there are %s", q.Type, strings.Join(events.Names(), ", "))
+	}
+	if err := admin.CheckText(q.Text); err != nil {
+		return usagef("--text: %v", err)
 	}
 	from, done, err := p.source(cmd)
 	if err != nil {
@@ -147,6 +153,7 @@ func (p *Program) billCommand() *cobra.Command {
 	timeFlags(cmd)
 	jsonFlag(cmd)
 	cmd.Flags().StringSlice("by", nil, "group by "+strings.Join(billing.Dimensions, ", ")+"; several with commas")
+	cmd.Flags().String("as-of", "", "the books as they stood then: a position, or a time as for --since")
 	return cmd
 }
 
@@ -157,6 +164,11 @@ func (p *Program) bill(cmd *cobra.Command, _ []string) error {
 	}
 	by, _ := cmd.Flags().GetStringSlice("by")
 	q := billing.Query{By: by, Since: since, Until: until}
+	if text := flag(cmd, "as-of"); q.ParseAsOf(text) != nil {
+		if q.AsOfTime, err = when(text, p.Now()); err != nil {
+			return usagef("--as-of: %q is neither a position nor a time", text)
+		}
+	}
 	if err := q.Check(); err != nil {
 		return usage(err)
 	}
@@ -215,7 +227,14 @@ func (p *Program) replay(cmd *cobra.Command, _ []string) error {
 	}
 	defer done()
 	verify := on(cmd, "verify")
-	reports, err := from.Replay(cmd.Context(), flag(cmd, "projection"), verify)
+	ctx, finish := cmd.Context(), func() {}
+	if !on(cmd, "json") { // only what runs in this process tells how far it is
+		m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now}
+		ctx = projections.Watch(ctx, m.show)
+		finish = m.end
+	}
+	reports, err := from.Replay(ctx, flag(cmd, "projection"), verify)
+	finish()
 	if err != nil {
 		return err
 	}

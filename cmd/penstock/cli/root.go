@@ -27,12 +27,15 @@ type Program struct {
 	Stderr   io.Writer
 	Getenv   func(string) string
 	Terminal bool // a person sits at Stdin
+	Watched  bool // a person looks at Stderr
 	Now      func() time.Time
 
 	// Serve runs a gateway until the context ends.
 	Serve func(ctx context.Context, s Settings) error
 	// OpenOffline opens the data of a stopped gateway.
 	OpenOffline func(ctx context.Context, s Settings) (Offline, error)
+	// Migrate brings the schema of a stopped gateway's event store up to date, or only names the migrations.
+	Migrate func(ctx context.Context, s Settings, dryRun bool) ([]string, error)
 	// More are commands that are made elsewhere.
 	More []*cobra.Command
 }
@@ -77,7 +80,7 @@ func (p *Program) root(started *bool) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
 		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
-		p.upstreamCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand())
+		p.upstreamCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand())
 	root.AddCommand(p.More...)
 	return root
 }

@@ -22,6 +22,8 @@ type Settings struct {
 	SecretKey   string // "": the file in the data folder
 	Durability  string
 	Profile     string
+	OnStoreDown string // "": as it is best for the store
+	SpoolMax    string // bytes; "": the default
 	LogFormat   string
 	LogLevel    string
 }
@@ -45,6 +47,8 @@ var settings = []setting{
 	{"secret_key", "PENSTOCK_SECRET_KEY", "", "", true, func(s *Settings) *string { return &s.SecretKey }},
 	{"durability", "PENSTOCK_DURABILITY", "dispatched", "when request bytes may leave: dispatched, overlapped or relaxed", false, func(s *Settings) *string { return &s.Durability }},
 	{"profile", "PENSTOCK_PROFILE", "penstock", "set of defaults: penstock", false, func(s *Settings) *string { return &s.Profile }},
+	{"on_store_down", "PENSTOCK_ON_STORE_DOWN", "", "spool or reject: what an outage of the store does to requests; default spool with PostgreSQL, reject with sqlite", false, func(s *Settings) *string { return &s.OnStoreDown }},
+	{"spool_max", "PENSTOCK_SPOOL_MAX", "", "bytes of events that may wait in the data folder during an outage, default 1073741824", false, func(s *Settings) *string { return &s.SpoolMax }},
 	{"log_format", "PENSTOCK_LOG_FORMAT", "text", "text or json", false, func(s *Settings) *string { return &s.LogFormat }},
 	{"log_level", "PENSTOCK_LOG_LEVEL", "info", "debug, info, warn or error", false, func(s *Settings) *string { return &s.LogLevel }},
 }
@@ -58,6 +62,7 @@ var choices = []struct {
 	{"durability", []string{"dispatched", "overlapped", "relaxed"}, []string{"settled"}},
 	{"profile", []string{"penstock"}, []string{"autorouter", "sub2api", "orchestrator", "gproxy"}},
 	{"store", []string{"sqlite", "postgres://…"}, nil},
+	{"on_store_down", []string{"spool", "reject"}, nil},
 	{"log_format", []string{"text", "json"}, nil},
 	{"log_level", []string{"debug", "info", "warn", "error"}, nil},
 }
@@ -115,6 +120,7 @@ func (s *Settings) check() error {
 			plain = "postgres"
 		}
 		switch {
+		case value == "" && fallback(c.name) == "": // depends on other settings
 		case slices.Contains(c.of, value), plain != value && slices.Contains(c.of, plain+"://…"):
 		case slices.Contains(c.later, plain):
 			return usagef("%s %s: %s", c.name, plain, notYet)
@@ -126,6 +132,15 @@ func (s *Settings) check() error {
 		return usagef("data: is empty")
 	}
 	return nil
+}
+
+func fallback(name string) string {
+	for _, line := range settings {
+		if line.name == name {
+			return line.fallback
+		}
+	}
+	return ""
 }
 
 func (s *Settings) get(name string) string {

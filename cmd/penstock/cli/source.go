@@ -71,12 +71,14 @@ func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, err
 		var page admin.EventPage
 		path := "/api/v1/events" + query("limit", strconv.Itoa(limit), "after", cursor, "newest", newest,
 			"since", stamp(q.Since), "until", stamp(q.Until), "type", q.Type, "stream", q.Stream,
-			"request", q.Request, "key", q.Key, "upstream", q.Upstream)
+			"request", q.Request, "key", q.Key, "upstream", q.Upstream, "text", q.Text)
 		if err := c.do(ctx, http.MethodGet, path, nil, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
-		rows += limit
+		if rows += limit; q.Text != "" { // such a page need not be full
+			rows += len(page.Items) - limit
+		}
 		if after = page.Next; after == 0 {
 			break
 		}
@@ -87,8 +89,16 @@ func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, err
 func (c *client) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
 	var bill admin.Bill
 	err := c.do(ctx, http.MethodGet, "/api/v1/billing"+query("by", strings.Join(q.By, ","),
-		"since", stamp(q.Since), "until", stamp(q.Until)), nil, &bill)
+		"since", stamp(q.Since), "until", stamp(q.Until), "as_of", asOf(q)), nil, &bill)
 	return bill.Items, err
+}
+
+// asOf is the moment of a bill as the API takes it.
+func asOf(q billing.Query) string {
+	if q.AsOf > 0 {
+		return strconv.FormatInt(int64(q.AsOf), 10)
+	}
+	return stamp(q.AsOfTime)
 }
 
 func (c *client) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
@@ -135,8 +145,14 @@ func (s stopped) Explain(ctx context.Context, id string) (*admin.Story, error) {
 }
 
 func (s stopped) Events(ctx context.Context, q events.Query) ([]admin.Event, error) {
-	found, _, err := admin.FindEvents(ctx, s.data, q)
-	return found, err
+	all, next, err := admin.FindEvents(ctx, s.data, q)
+	for limit := q.Limit; q.Text != "" && next > 0 && err == nil && len(all) < limit; {
+		var more []admin.Event
+		q.After, q.Limit = next, limit-len(all)
+		more, next, err = admin.FindEvents(ctx, s.data, q)
+		all = append(all, more...)
+	}
+	return all, err
 }
 
 func (s stopped) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {

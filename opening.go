@@ -1,0 +1,178 @@
+package penstock
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/outbound"
+	"github.com/penstock/penstock/adapters/proxy"
+	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/adapters/telemetry"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
+)
+
+// listen comes first, so that a busy address is found before anything is touched.
+func (g *Gateway) listen() (data, control net.Listener, err error) {
+	if data, err = net.Listen("tcp", g.config.Listen); err != nil {
+		return nil, nil, errors.Wrapf(err, "data plane can not listen on %s", g.config.Listen)
+	}
+	if control, err = net.Listen("tcp", g.config.AdminListen); err != nil {
+		data.Close()
+		return nil, nil, errors.Wrapf(err, "admin API can not listen on %s", g.config.AdminListen)
+	}
+	g.proxyAddr, g.adminAddr = data.Addr(), control.Addr()
+	return data, control, nil
+}
+
+// openData opens what is on disk.
+func (g *Gateway) openData() error {
+	dir := g.config.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return errors.Wrap(err, "data folder")
+	}
+	var err error
+	if g.lock, err = lockFolder(dir); err != nil {
+		return err
+	}
+	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
+		return err
+	}
+	if g.store, g.spool, err = openDrained(context.Background(), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
+		return err
+	}
+	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
+	if err != nil {
+		return errors.Wrap(err, "admin token")
+	}
+	g.adminToken = string(token)
+	key, origin, err := secrets.LoadKey(dir, g.config.SecretKey)
+	if err != nil {
+		return errors.Wrap(err, "secret key")
+	}
+	if origin.Loose {
+		g.log.Warn("secret key can be read by others", "path", origin.Path)
+	}
+	sealer, err := secrets.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
+		return err
+	}
+	for _, bad := range g.catalogue.Snapshot().Skipped {
+		g.log.Warn("configuration is out of force", "resource", bad.Ref.String(), "field", bad.Field, "reason", bad.Reason)
+	}
+	return nil
+}
+
+// openBooks opens the read models, brings them up to date and starts the journal that feeds them.
+func (g *Gateway) openBooks() error {
+	var err error
+	if g.model, err = g.backend.openModel(context.Background()); err != nil {
+		return errors.Wrap(err, "read models")
+	}
+	g.runner = projections.NewRunner(projections.Options{
+		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log,
+	})
+	return errors.Wrap(g.runner.Start(context.Background()), "read models")
+}
+
+// recover starts the journal and settles what dead processes left open.
+func (g *Gateway) recover() error {
+	ctx := context.Background()
+	open, err := actors.FindOpen(ctx, g.store)
+	if err != nil {
+		return err
+	}
+	head, err := g.store.Head(ctx)
+	if err != nil {
+		return errors.Wrap(err, "event store")
+	}
+	first := make(map[string]events.Position, len(open))
+	for _, o := range open {
+		first[o.Stream] = o.First
+	}
+	var spool *events.Spool
+	if g.config.OnStoreDown == spoolOnStoreDown {
+		spool = g.spool
+	}
+	g.journal = events.NewJournal(events.JournalOptions{
+		Store: g.store, Logger: g.log, Node: g.node, Rooms: g.config.Rooms, Head: head, Open: first, Spool: spool,
+		Push: func(batch []*events.Committed) {
+			g.outcomes.count(batch)
+			g.runner.Push(batch)
+			g.out.pushed(batch)
+		},
+	})
+	g.recovered = len(open)
+	return actors.Abandon(g.journal, g.catalogue.Snapshot(), g.node, time.Now(), open)
+}
+
+// openPlanes makes the actors and the servers.
+func (g *Gateway) openPlanes() error {
+	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal})
+	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
+	if err := g.restore(); err != nil {
+		return err
+	}
+	g.openOutlets()
+	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) {
+		g.system.Reconfigure(layoutOf(s))
+		g.reconfigureHooks(s)
+	})
+	g.transport = outbound.New(g.config.Egress)
+	dispatcher := &actors.Dispatcher{
+		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
+		Credential: g.catalogue.Credential, Durability: actors.Durability(g.config.Durability), Node: g.node, Logger: g.log,
+		Now: time.Now, Random: rand.Uint64, Draining: g.draining.Load,
+	}
+	var err error
+	g.proxy, err = proxy.Open(proxy.Options{
+		Dispatcher: dispatcher, Catalog: g.catalogue.Snapshot, Logger: g.log, Now: time.Now, BodyMax: g.config.BodyMax,
+		Refused: g.refused, Health: g.healthJSON,
+	})
+	if err != nil {
+		return err
+	}
+	g.admin, err = admin.New(admin.Config{
+		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
+		Feed: g.out.feed, Webhooks: hookState{&g.out},
+		Audit: g.ledger.closer, Books: g.ledger.closer,
+	})
+	return err
+}
+
+// restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
+func (g *Gateway) restore() error {
+	for _, prefix := range []string{"upstream/", "account/"} {
+		err := g.store.Find(context.Background(), events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
+			for _, f := range c.Facts {
+				if err := g.system.Restore(f, c.At); err != nil {
+					g.log.Debug("breaker or block not restored", "stream", c.Stream, "error", err) // removed meanwhile
+				}
+			}
+			return true
+		})
+		if err != nil {
+			return errors.Wrap(err, "restore breakers and blocks")
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) bootstrap() error {
+	if len(g.config.Bootstrap) == 0 || g.catalogue.Revision() != 0 {
+		return nil
+	}
+	_, err := g.catalogue.Apply(context.Background(), g.config.Bootstrap, false, false)
+	return errors.Wrap(err, "bootstrap")
+}

@@ -1,0 +1,113 @@
+package penstock
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/spool"
+	"github.com/penstock/penstock/events"
+)
+
+// Values of Config.OnStoreDown.
+const (
+	spoolOnStoreDown  = "spool"
+	rejectOnStoreDown = "reject"
+)
+
+// spoolFolder is in the data folder; it is there only while something is in it, or was.
+const spoolFolder = "spool"
+
+// openDrained opens the event store and stores what an outage has left in the spool, before anything is read. A store that
+// is still away then is an error: without it there is no catalogue, and nothing could be served. It is for whoever started
+// the process to try again.
+func openDrained(ctx context.Context, b backend, dir string, bytesMax int64, log *slog.Logger) (eventStore, *events.Spool, error) {
+	sp, err := events.OpenSpool(events.SpoolOptions{Folder: spool.Folder(filepath.Join(dir, spoolFolder)), BytesMax: bytesMax, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	waiting := sp.Len()
+	store, err := b.openStore(ctx)
+	if err != nil {
+		err = errors.Wrap(err, "event store")
+		if waiting > 0 {
+			err = errors.Wrapf(err, "%d appends of the last outage wait in %s for the event store", waiting, filepath.Join(dir, spoolFolder))
+		}
+		return nil, nil, errors.CombineErrors(err, sp.Close())
+	}
+	drained, err := sp.Drain(ctx, store)
+	if err != nil {
+		return nil, nil, errors.CombineErrors(err, errors.CombineErrors(sp.Close(), store.Close()))
+	}
+	if drained > 0 {
+		log.Info("stored what the last outage had left in the spool", "appends", drained)
+	}
+	return store, sp, nil
+}
+
+const (
+	settleMax = 2 * time.Second // between looks at whether the store is still there, while somebody waits for what it has
+	answerMax = 2 * time.Second // of a question about the read models during an outage
+)
+
+// ready returns when the read models have everything that was appended before. During an outage they are asked for what
+// they have, within the context that comes back: there may be nobody to answer.
+func (g *Gateway) ready(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	for !g.journal.Stats().Spooling {
+		err := within(ctx, settleMax, g.settledNow)
+		if err == nil {
+			return ctx, func() {}, nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !g.journal.Stats().Spooling {
+			return nil, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerMax)
+	return ctx, cancel, nil
+}
+
+func within(ctx context.Context, most time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return f(ctx)
+}
+
+// booksSettled is settledNow for those who add up what is there: during an outage it is an error.
+func (g *Gateway) booksSettled(ctx context.Context) error {
+	if err := g.journal.Diverted(); err != nil {
+		return err
+	}
+	return g.settledNow(ctx)
+}
+
+// answer reads the read models once they have caught up, or during an outage as they are.
+func answer[Q, A any](ctx context.Context, b readings, q Q, read func(context.Context, Q) (A, error)) (A, error) {
+	var none A
+	limited, cancel, err := b.ready(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer cancel()
+	a, err := read(limited, q)
+	if err != nil && limited != ctx && !errors.Is(err, admin.ErrNotFound) {
+		return none, errors.CombineErrors(admin.ErrUnavailable, err)
+	}
+	return a, err
+}
+
+// stopRunner writes the rest of the read models, unless nobody is there to take it: the next start reads it from the store.
+func (g *Gateway) stopRunner(ctx context.Context, away bool) error {
+	if !away {
+		return g.runner.Stop(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := g.runner.Stop(ctx); err != nil {
+		g.log.Info("the next start brings the read models up to date", "error", err)
+	}
+	return nil
+}
