@@ -34,10 +34,6 @@ type Lease struct {
 	Waited     time.Duration
 }
 
-func (l *Lease) permit() breaker.Permit {
-	return breaker.Permit{Generation: l.Generation, Probe: l.Probe}
-}
-
 // Reason says why there is no lease.
 type Reason string
 

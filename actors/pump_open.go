@@ -24,7 +24,7 @@ func (l *life) openStream() (Answer, bool) {
 	s.strip = s.plain && l.injects()
 	s.meter = meters.Get().(*dialect.Meter)
 	s.meter.Reset(l.c.Endpoint.Dialect, s.format)
-	s.buf = readBuffers.Get().([]byte)
+	s.buf = readBuffers.Get().(*[readSize]byte)[:]
 	for {
 		err := s.take()
 		switch {

@@ -27,7 +27,7 @@ func (c Apply) ref() Ref {
 	}
 	return Ref{c.Resource.Kind(), c.Resource.Ident()}
 }
-func (c Remove) ref() Ref { return Ref{c.Kind, c.ID} }
+func (c Remove) ref() Ref { return Ref(c) }
 
 // Decide turns a command into facts: none when nothing would change. Defaults are filled in on a copy; the command's
 // resource stays as it is. Errors are InvalidError (several are joined), NotFoundError and ReferencedError.
