@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/migrations"
 )
 
 func TestTheDayOfAStreamIsInItsName(t *testing.T) {
@@ -314,7 +315,7 @@ func TestMigrationsAreAppliedOnceAndInOrderAndLeaveNothingBehindWhenTheyFail(t *
 		for _, name := range names {
 			bad["dir/"+name] = &fstest.MapFile{}
 		}
-		_, err := migrationsOf(bad, "dir")
+		_, err := migrations.List(bad, "dir")
 		require.Error(t, err, "%v", names)
 	}
 }

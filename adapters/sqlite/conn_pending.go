@@ -13,7 +13,7 @@ import (
 // Pending names the migrations that opening the event store would apply, such as "0002_feed": all of them when there is
 // no file yet. It changes nothing. A file of a newer version is refused as OpenStore refuses it.
 func Pending(path string) (names []string, err error) {
-	known, err := migrationsOf(migrations.FS, "sqlite")
+	known, err := migrations.List(migrations.FS, "sqlite")
 	if err != nil {
 		return nil, err
 	}
@@ -26,11 +26,11 @@ func Pending(path string) (names []string, err error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, errors.Wrap(err, "event store")
 	}
-	if last := known[len(known)-1].number; at > last {
+	if last := known[len(known)-1].Number; at > last {
 		return nil, errors.Wrapf(ErrNewerSchema, "event store %s: schema %d, this program knows %d", path, at, last)
 	}
 	for _, m := range known[at:] {
-		names = append(names, fmt.Sprintf("%04d_%s", m.number, m.name))
+		names = append(names, fmt.Sprintf("%04d_%s", m.Number, m.Name))
 	}
 	return names, nil
 }
