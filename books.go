@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/closing"
 )
@@ -300,7 +301,7 @@ func (c *closer) run(ctx context.Context) {
 			case err == nil:
 				done = day
 			case ctx.Err() != nil:
-			case errors.Is(err, books.ErrOpen):
+			case errors.Is(err, books.ErrOpen), errors.Is(err, projections.ErrRebuilding):
 				c.log.Info("books are not closed yet", "day", day, "reason", err)
 			default:
 				c.log.Error("books were not closed", "day", day, "error", err)

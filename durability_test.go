@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 func (r *rig) verify() {
 	r.t.Helper()
 	status, body := r.admin("POST", "/api/v1/replay", map[string]any{"verify": true})
-	if status != 200 || strings.Contains(string(body), `"equal":false`) || strings.Count(string(body), `"equal":true`) != 3 {
+	if status != 200 || strings.Contains(string(body), `"equal":false`) || strings.Count(string(body), `"equal":true`) < 3 {
 		r.t.Errorf("replay: %d %s", status, body)
 	}
 }

@@ -366,7 +366,7 @@ func TestBreakersAndBlocksSurviveARestart(t *testing.T) {
 	if resp.StatusCode != 503 {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
-	if e := r.entry(resp.Header.Get("X-Request-Id")); len(e.Excluded) != 2 || e.Excluded[0].Reason != "circuit_open" || e.Excluded[1].Reason != "no_account" {
+	if e := r.entry(resp.Header.Get("X-Request-Id")); len(e.Excluded) != 3 || e.Excluded[0].Reason != "circuit_open" || e.Excluded[1].Reason != "no_account" || e.Excluded[2].Reason != "blocked" {
 		t.Errorf("logged %+v", e)
 	}
 }

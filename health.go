@@ -12,15 +12,15 @@ import (
 )
 
 // Health is the state of the gateway: unavailable when it takes no requests because of the store, degraded while the spool
-// is in use, read models fail or the gateway drains.
+// is in use, read models fail or are rebuilt, or the gateway drains.
 func (g *Gateway) Health(context.Context) admin.HealthReport {
 	r := admin.HealthReport{Status: "ok", Draining: g.draining.Load()}
 	r.Store.Kind = g.backend.kind()
 	for _, l := range g.runner.Lag() {
-		r.Projections = append(r.Projections, admin.ProjectionLag{Name: l.Name, Lag: l.Behind})
+		r.Projections = append(r.Projections, admin.ProjectionLag{Name: l.Name, Lag: l.Behind, Rebuilding: l.Rebuilding})
 	}
 	j := g.journal.Stats()
-	if r.Draining || g.runner.Err() != nil || j.Spooling {
+	if r.Draining || g.runner.Err() != nil || g.runner.Rebuilding("") != nil || j.Spooling {
 		r.Status = "degraded"
 	}
 	r.Store.Spooling, r.Store.Spooled = j.Spooling, j.Spooled
@@ -84,6 +84,11 @@ func (g *Gateway) Figures(context.Context) telemetry.Figures {
 		f.Upstreams = append(f.Upstreams, telemetry.Upstream{
 			ID: u.ID, Slots: u.Slots, Held: x.Held, Waiting: x.Waiting, Breaker: x.Breaker.String(),
 		})
+	}
+	a := g.affinity.Counts()
+	f.Affinity = telemetry.Affinity{
+		Bindings: a.Bindings, Changes: map[string]uint64{"created": a.Created, "moved": a.Moved},
+		Lookups: map[string]uint64{"miss": a.Miss, "hit": a.Hit, "migrated": a.Migrated, "pinned": a.Pinned, "escaped": a.Escaped},
 	}
 	for _, l := range g.runner.Lag() {
 		f.Projections = append(f.Projections, telemetry.Projection{Name: l.Name, Lag: l.Behind})

@@ -9,14 +9,16 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/secrets"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/billing"
 )
 
 // Offline is the data of a gateway that does not run, for operators. It holds the lock of the data folder, so that no
-// gateway starts meanwhile. Read models that are behind are brought up to date when it opens.
+// gateway starts meanwhile. Read models that are behind, or of another version, are brought up to date when it opens.
 type Offline struct {
 	readings
 	*closer
@@ -28,7 +30,8 @@ type Offline struct {
 }
 
 // OpenOffline opens a data folder and the store that belongs to it, see Config. It is refused while a gateway uses
-// them, and when there are none. secretKey is needed only by Unopened; "" is the key in the folder.
+// them, and when there are none. secretKey is needed only by Unopened; "" is the key in the folder. Whoever watches in
+// the context (projections.Watch) is told how far the read models are.
 func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, error) {
 	b, err := backendOf(store, dir, "")
 	if err != nil {
@@ -53,6 +56,9 @@ func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, e
 		return nil, errors.CombineErrors(errors.Wrap(err, "read models"), o.Close())
 	}
 	catchUp := func(ctx context.Context) error {
+		if err := projections.Renew(ctx, o.store, model, projectionList()); err != nil {
+			return errors.Wrap(err, "read models")
+		}
 		runner := projections.NewRunner(projections.Options{Store: o.store, Model: model, Projections: projectionList()})
 		return errors.Wrap(errors.CombineErrors(runner.Start(ctx), runner.Stop(ctx)), "read models")
 	}
@@ -63,7 +69,7 @@ func OpenOffline(ctx context.Context, dir, store, secretKey string) (*Offline, e
 	if o.closer, err = newOfflineCloser(ctx, dir, o.store, catchUp); err != nil {
 		return nil, errors.CombineErrors(err, o.Close())
 	}
-	o.readings = readings{model, current, o.closer, past{o.store, b, o.closer}}
+	o.readings = readings{model, current, o.closer, past{o.store, b, o.closer, &projections.Board{}}, func(string) error { return nil }}
 	return o, nil
 }
 
@@ -92,13 +98,17 @@ func (o *Offline) Probe(ctx context.Context) error { return o.store.Probe(ctx) }
 
 // Replay rebuilds read models, or verifies them; see admin.Replay.
 func (o *Offline) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
-	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
-		shadow := o.backend.openShadow(p)
+	return replay(projection, func(p projections.Projection) (projections.Report, error) {
 		if verify {
-			return projections.Verify(ctx, o.store, o.model, p, shadow)
+			return projections.Verify(ctx, o.store, o.model, p, o.backend.openShadow(p))
 		}
-		return projections.Rebuild(ctx, o.store, o.model, p, shadow)
+		return projections.Rebuild(ctx, o.store, o.model, p, nil)
 	})
+}
+
+// Until tells what the books were at a moment; see admin.Past.
+func (o *Offline) Until(ctx context.Context, projection string, q billing.Query) ([]admin.Standing, error) {
+	return o.past.Until(ctx, projection, q)
 }
 
 // Unopened names the accounts whose credential the secret key does not open.

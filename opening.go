@@ -74,14 +74,15 @@ func (g *Gateway) openData() error {
 	return nil
 }
 
-// openBooks opens the read models, brings them up to date and starts the journal that feeds them.
+// openBooks opens the read models and brings them up to date. Those of another version of the program are rebuilt while
+// the gateway works.
 func (g *Gateway) openBooks() error {
 	var err error
 	if g.model, err = g.backend.openModel(context.Background()); err != nil {
 		return errors.Wrap(err, "read models")
 	}
 	g.runner = projections.NewRunner(projections.Options{
-		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log,
+		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log, Board: &g.replays,
 	})
 	return errors.Wrap(g.runner.Start(context.Background()), "read models")
 }
@@ -124,16 +125,21 @@ func (g *Gateway) openPlanes() error {
 	if err := g.restore(); err != nil {
 		return err
 	}
+	g.affinity = actors.NewAffinity(&g.catalogue.Snapshot().Settings.Scheduling)
+	if err := g.affinity.Load(context.Background(), g.store, time.Now()); err != nil {
+		return err
+	}
 	g.openOutlets()
 	g.catalogue.Serve(g.journal, g.node, func(s *catalog.Snapshot) {
 		g.system.Reconfigure(layoutOf(s))
+		g.affinity.Limit(&s.Settings.Scheduling)
 		g.reconfigureHooks(s)
 	})
 	g.transport = outbound.New(g.config.Egress)
 	dispatcher := &actors.Dispatcher{
 		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
 		Credential: g.catalogue.Credential, Durability: actors.Durability(g.config.Durability), Node: g.node, Logger: g.log,
-		Now: time.Now, Random: rand.Uint64, Draining: g.draining.Load,
+		Now: time.Now, Random: rand.Uint64, Draining: g.draining.Load, Affinity: g.affinity,
 	}
 	var err error
 	g.proxy, err = proxy.Open(proxy.Options{
@@ -146,7 +152,7 @@ func (g *Gateway) openPlanes() error {
 	g.admin, err = admin.New(admin.Config{
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
 		Feed: g.out.feed, Webhooks: hookState{&g.out},
-		Audit: g.ledger.closer, Books: g.ledger.closer,
+		Audit: g.ledger.closer, Books: g.ledger.closer, Past: g, Replays: &g.replays,
 	})
 	return err
 }

@@ -76,17 +76,27 @@ func within(ctx context.Context, most time.Duration, f func(context.Context) err
 	return f(ctx)
 }
 
-// booksSettled is settledNow for those who add up what is there: during an outage it is an error.
+// booksSettled is settledNow for those who add up what is there, or take it away: during an outage it is an error, and
+// while a projection is rebuilt, which needs the events.
 func (g *Gateway) booksSettled(ctx context.Context) error {
 	if err := g.journal.Diverted(); err != nil {
+		return err
+	}
+	if err := g.runner.Rebuilding(""); err != nil {
 		return err
 	}
 	return g.settledNow(ctx)
 }
 
-// answer reads the read models once they have caught up, or during an outage as they are.
-func answer[Q, A any](ctx context.Context, b readings, q Q, read func(context.Context, Q) (A, error)) (A, error) {
+// answer reads the read models once they have caught up, or during an outage as they are, and that of a projection that
+// is rebuilt as it was before. projection "" is none of them.
+func answer[Q, A any](ctx context.Context, b readings, projection string, q Q, read func(context.Context, Q) (A, error)) (A, error) {
 	var none A
+	if projection != "" {
+		if err := b.serves(projection); err != nil {
+			return none, err
+		}
+	}
 	limited, cancel, err := b.ready(ctx)
 	if err != nil {
 		return none, err

@@ -3,6 +3,7 @@ package penstock_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,8 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adapters/postgres"
 	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
+	"github.com/penstock/penstock/domain/request"
+	"github.com/penstock/penstock/events"
 )
 
 // load is clients that call one after the other without a pause.
@@ -189,38 +193,87 @@ func accountedFor(r *rig, requests int64) {
 	equal(r.t, r)
 }
 
+// outages are as long as a person may wait for; -args -outages=full makes them those of a real one.
+var outages = flag.String("outages", "short", "how long PostgreSQL is away under load: short, full")
+
+type outageTimes struct {
+	stopped, hung  time.Duration
+	ended, crashed int // how often all sessions are ended, and one of the server's processes killed
+}
+
+var outageLengths = map[string]outageTimes{
+	"short": {3 * time.Second, 3 * time.Second, 10, 1},
+	"full":  {20 * time.Second, 5 * time.Second, 30, 5},
+}
+
 // What a server does when it is stopped, hangs, or loses its sessions is nothing that a client notices (pains 7, 15, 20).
 func TestNoRequestFailsWhilePostgreSQLIsAway(t *testing.T) {
+	long, ok := outageLengths[*outages]
+	require.True(t, ok, "-outages: want short or full, have %q", *outages)
 	r, server, key := onOwnServer(t, nil)
 	l := newLoad(r, key, 32)
 	l.passes(200)
-	spooling := 0
 	away := func(what string, end, back func(), lasts time.Duration) {
-		t.Log(what)
 		end()
+		begun, before := time.Now(), l.ok.Load()
 		becomes(r, what+": /health says that the spool is in use", isSpooling)
-		spooling++
+		spooling := time.Since(begun)
 		l.passes(100)
-		time.Sleep(lasts) // the outage is the point
+		time.Sleep(lasts - time.Since(begun)) // the outage is the point
 		l.passes(100)
 		require.Equal(t, http.StatusOK, status(t, r.gw.Addr()), "a load balancer keeps the gateway")
+		served, spooled, gone := l.ok.Load()-before, healthOf(r).Store.Spooled, time.Since(begun)
 		back()
+		begun = time.Now()
 		becomes(r, what+": the spool is stored", isWell)
+		t.Logf("%s for %s: in the spool after %s, %d requests answered, %d appends in the spool, stored %s after the server came back",
+			what, gone.Round(10*time.Millisecond), spooling.Round(time.Millisecond), served, spooled, time.Since(begun).Round(time.Millisecond))
 		l.passes(100)
 	}
-	away("a crash", func() { server.Stop(t, pgtest.Immediate) }, func() { server.Restart(t) }, 5*time.Second)
-	away("a hung server", func() { server.Pause(t) }, func() { server.Continue(t) }, 3*time.Second)
-	for range 10 {
+	away("a crash", func() { server.Stop(t, pgtest.Immediate) }, func() { server.Restart(t) }, long.stopped)
+	away("a hung server", func() { server.Pause(t) }, func() { server.Continue(t) }, long.hung)
+	for range long.ended {
 		server.KillBackends(t, r.config.Store)
 		l.passes(20)
+	}
+	for range long.crashed {
+		becomes(r, "all is stored", isWell)
+		server.CrashBackend(t, r.config.Store)
+		l.passes(100)
 	}
 	requests := l.end()
 	becomes(r, "all is stored", isWell)
 	accountedFor(r, requests)
-	require.Equal(t, 2, spooling)
+	storedOnce(r)
 	left, err := filepath.Glob(filepath.Join(r.config.DataDir, "spool", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// storedOnce wants the three facts of a request that went well, once each, of every request that reached the upstream.
+func storedOnce(r *rig) {
+	r.t.Helper()
+	s, err := postgres.OpenStore(context.Background(), r.config.Store, postgres.StoreOptions{Shared: true})
+	require.NoError(r.t, err)
+	defer s.Close()
+	types, clients, n := map[string]string{}, map[string]int{}, 0
+	require.NoError(r.t, s.Find(context.Background(), events.Query{StreamPrefix: events.RequestStreams}, func(c *events.Committed) bool {
+		types[c.Request] += c.Types + " "
+		if f, ok := c.Facts[0].(*request.Admitted); ok {
+			clients[f.Ask.ClientID]++
+		}
+		n += len(c.Facts)
+		return true
+	}))
+	for id, story := range types {
+		require.Regexp(r.t, `^request\.admitted attempt\.dispatched request\.settled(@\d+)? $`, story, id)
+	}
+	sent := r.up["a"].Requests()
+	for rid := range sent {
+		require.Equal(r.t, 1, clients[rid], rid)
+	}
+	require.Len(r.t, types, len(sent))
+	r.t.Logf("%d requests at the upstream, %d events of %d requests in the store: none lost, none twice", len(sent), n, len(types))
 }
 
 func status(t *testing.T, address string) int {

@@ -73,6 +73,7 @@ type Gateway struct {
 	journal    *events.Journal
 	runner     *projections.Runner
 	system     *actors.System
+	affinity   *actors.Affinity
 	transport  *outbound.Transport
 	proxy      *proxy.Server
 	admin      *admin.Server
@@ -81,6 +82,7 @@ type Gateway struct {
 	adminToken string
 	out        outlets
 	ledger     bookkeeping
+	replays    projections.Board
 
 	outcomes  outcomes
 	recovered int

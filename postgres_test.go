@@ -17,7 +17,9 @@ func TestOnPostgreSQL(t *testing.T) {
 		"answers": TestAnswersAreThoseOfADirectCall, "early refusals": TestEarlyRefusals, "slots": TestSlotsAreExactAndTheQueueIsFirstComeFirstServed,
 		"queue": TestQueueRefusals, "cut streams": TestCutStreamsNeverLookComplete, "client gone": TestClientGoneAfterDispatch,
 		"exhausted": TestExhaustedThenOpen, "drain": TestCloseDrainsAndLeavesNothing, "durability": TestDurabilityLevels,
-		"restart": TestBreakersAndBlocksSurviveARestart, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
+		"sessions": TestSessionsKeepTheirAccountAlsoAcrossARestart, "continuations": TestAResponseIsContinuedByTheAccountThatGaveIt,
+		"restart": TestBreakersAndBlocksSurviveARestart, "same after a restart": TestBreakersAndBlocksAreTheSameAfterARestart, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
+		"other versions": TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt, "until": TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone,
 	} {
 		t.Run(name, test)
 	}

@@ -22,7 +22,7 @@ import (
 
 // projectionList is every read model, in the order in which they are shown.
 func projectionList() []projections.Projection {
-	return []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}}
+	return []projections.Projection{requestlog.Projection{}, requestlog.Marker{}, billing.Projection{}, stats.Projection{}}
 }
 
 // vault seals credentials for the catalogue.
@@ -56,11 +56,13 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 
 // ports are what the admin API shows.
 func (g *Gateway) ports() admin.Ports {
-	read := readings{g.model, g.ready, g.ledger.closer, past{g.store, g.backend, g.ledger.closer}}
+	read := readings{g.model, g.ready, g.ledger.closer, g.past(), g.runner.Serves}
 	return admin.Ports{
-		Catalog: configuration{g.catalogue, g.journal}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system}, Health: g,
+		Catalog: configuration{g.catalogue, g.journal}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system, g.affinity}, Health: g,
 	}
 }
+
+func (g *Gateway) past() past { return past{g.store, g.backend, g.ledger.closer, &g.replays} }
 
 // written reads events once everything that was appended before is stored.
 type written struct{ g *Gateway }
@@ -94,18 +96,23 @@ type readings struct {
 	ready  func(context.Context) (context.Context, context.CancelFunc, error) // see Gateway.ready
 	closer *closer
 	past   past
+	serves func(projection string) error // wraps projections.ErrRebuilding while the stored rows can not be shown
 }
 
 func (b readings) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
-	return answer(ctx, b, q, b.model.Requests)
+	return answer(ctx, b, requestlog.Projection{}.Name(), q, b.model.Requests)
 }
 
 func (b readings) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
-	return answer(ctx, b, id, b.model.Request)
+	return answer(ctx, b, requestlog.Projection{}.Name(), id, b.model.Request)
 }
 
 func (b readings) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
-	return answer(ctx, b, q, func(ctx context.Context, q billing.Query) ([]billing.Line, error) {
+	of := billing.Projection{}.Name()
+	if q.Stood() { // of rows of its own
+		of = ""
+	}
+	return answer(ctx, b, of, q, func(ctx context.Context, q billing.Query) ([]billing.Line, error) {
 		if err := b.closer.whole(q); err != nil {
 			return nil, err
 		}
@@ -117,15 +124,15 @@ func (b readings) Bill(ctx context.Context, q billing.Query) ([]billing.Line, er
 }
 
 func (b readings) Overview(ctx context.Context, q stats.Query) (stats.Overview, error) {
-	return answer(ctx, b, q, b.model.Overview)
+	return answer(ctx, b, stats.Projection{}.Name(), q, b.model.Overview)
 }
 
 func (b readings) Timeseries(ctx context.Context, q stats.Query) ([]stats.Bucket, error) {
-	return answer(ctx, b, q, b.model.Timeseries)
+	return answer(ctx, b, stats.Projection{}.Name(), q, b.model.Timeseries)
 }
 
 func (b readings) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank, error) {
-	return answer(ctx, b, q, b.model.Leaderboard)
+	return answer(ctx, b, stats.Projection{}.Name(), q, b.model.Leaderboard)
 }
 
 // Replay rebuilds read models, or verifies them; see admin.Replay.
@@ -137,18 +144,29 @@ func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([
 	defer cancel()
 	g.ledger.closer.replays.RLock() // nothing is taken away meanwhile
 	defer g.ledger.closer.replays.RUnlock()
-	return replay(ctx, projection, func(p projections.Projection) (projections.Report, error) {
-		shadow := g.backend.openShadow(p)
-		if verify {
-			return projections.Verify(ctx, g.store, g.model, p, shadow)
+	return replay(projection, func(p projections.Projection) (projections.Report, error) {
+		if !verify {
+			return g.runner.Rebuild(ctx, p.Name(), nil)
 		}
-		return g.runner.Rebuild(ctx, p.Name(), shadow)
+		ctx, done := g.replays.Watch(ctx, "verify", p.Name())
+		defer done()
+		return projections.Verify(ctx, g.store, g.model, p, g.backend.openShadow(p))
 	})
 }
 
+// Until tells what the books were at a moment; see admin.Past.
+func (g *Gateway) Until(ctx context.Context, projection string, q billing.Query) ([]admin.Standing, error) {
+	_, cancel, err := g.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return g.past().Until(ctx, projection, q)
+}
+
 // replay does one for each projection that is meant.
-func replay(_ context.Context, projection string, one func(projections.Projection) (projections.Report, error)) ([]projections.Report, error) {
-	var reports []projections.Report
+func replay[R any](projection string, one func(projections.Projection) (R, error)) ([]R, error) {
+	var reports []R
 	for _, p := range projectionList() {
 		if projection != "" && projection != p.Name() {
 			continue
@@ -249,25 +267,36 @@ func (c configuration) List(_ context.Context, kind catalog.Kind, after string, 
 }
 
 // live is what the actors show and take by hand.
-type live struct{ *actors.System }
+type live struct {
+	*actors.System
+	affinity *actors.Affinity
+}
+
+// boundMax bounds the sessions that a status lists.
+const boundMax = 20
 
 func (l live) UpstreamStatus(_ context.Context, id string) (actors.UpstreamStatus, error) {
 	s, ok := l.Status(id)
 	if !ok {
 		return s, errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
 	}
+	bound := l.affinity.Status(id, time.Now(), boundMax)
+	s.Bindings, s.Sessions = &bound.Bindings, bound.Sessions
 	return s, nil
 }
 
-func (l live) ForceBreaker(_ context.Context, id string, open bool) error {
-	action := "close"
-	if open {
-		action = "open"
-	}
+func (l live) ForceBreaker(_ context.Context, id string, w actors.Switch) error {
 	if _, ok := l.Status(id); !ok {
 		return errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
 	}
-	return l.Breaker(id, action)
+	return l.Switch(id, w)
+}
+
+func (l live) FreeLease(ctx context.Context, upstream, request string, attempt int, reason string) (actors.FreedLease, error) {
+	if _, ok := l.Board().Figures(upstream); !ok {
+		return actors.FreedLease{}, errors.Wrapf(admin.ErrNotFound, "upstream %s", upstream)
+	}
+	return l.Free(ctx, upstream, request, attempt, reason)
 }
 
 func (l live) BlockAccount(_ context.Context, id string, until *time.Time) error {

@@ -17,8 +17,9 @@ type accountDesk struct {
 	upstream *actor.PID
 	spec     catalog.Account
 	gate     *gate.Gate
-	block    account.Block
-	refused  bool // said "full" since a slot was freed: the upstream must hear when there is one
+	blocks   account.Blocks
+	trials   map[LeaseID]account.Permit // calls that probe a block
+	refused  bool                       // said "full" since a slot was freed: the upstream must hear when there is one
 	figures  *accountFigures
 }
 
@@ -28,12 +29,16 @@ type (
 		quiet
 		id LeaseID
 	}
+	// accountServed tells that a call has brought content, when it probes a block.
+	accountServed struct {
+		quiet
+		id LeaseID
+	}
 	blockAccount struct {
 		quiet
-		until  time.Time
-		reason string
-		source string
-		done   chan error // nil: nobody waits for it
+		model string // "": all
+		ask   account.Ask
+		done  chan error // nil: nobody waits for it
 	}
 	unblockAccount struct {
 		quiet
@@ -47,6 +52,7 @@ type (
 	restoreAccount struct {
 		quiet
 		fact any
+		at   time.Time
 		done chan error
 	}
 )
@@ -60,7 +66,7 @@ type accountReady struct {
 func newAccountDesk(s *System, upstream *actor.PID, spec catalog.Account) *accountDesk {
 	a := &accountDesk{
 		sys: s, upstream: upstream, spec: spec, gate: gate.New(gate.Policy{Slots: spec.Slots}),
-		block: account.Block{Account: spec.ID}, figures: &accountFigures{upstream: spec.Upstream},
+		blocks: account.Blocks{Account: spec.ID}, trials: map[LeaseID]account.Permit{}, figures: &accountFigures{upstream: spec.Upstream},
 	}
 	a.publish()
 	return a
@@ -74,14 +80,23 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 	case *freeAccount:
 		a.free(m.id)
 		freeAccounts.Put(m)
+	case *accountServed:
+		if f := a.blocks.Succeeded(a.trials[m.id]); f != nil {
+			a.record(f, a.sys.now())
+			a.ready()
+		}
 	case *blockAccount:
-		if f := a.block.Set(a.sys.now(), m.until, m.reason, m.source); f != nil {
-			a.record(f)
+		now := a.sys.now()
+		if f := a.blocks.Apply(now, m.model, m.ask); f != nil {
+			a.record(f, now)
 		}
 		tell(m.done, nil)
 	case *unblockAccount:
-		if f := a.block.Clear(a.sys.now(), m.by); f != nil {
-			a.record(f)
+		now := a.sys.now()
+		if facts := a.blocks.Clear(now, m.by); len(facts) > 0 {
+			for _, f := range facts {
+				a.record(f, now)
+			}
 			a.ready()
 		}
 		tell(m.done, nil)
@@ -91,7 +106,7 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 		a.publish()
 		a.ready()
 	case *restoreAccount:
-		a.block.Evolve(m.fact)
+		a.blocks.Evolve(m.fact, m.at)
 		a.show()
 		a.ready()
 		m.done <- nil
@@ -101,19 +116,21 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 // try answers with the grant's verdict. Answering is the last thing it does: from then on the grant is another's.
 func (a *accountDesk) try(g *grant) {
 	now := a.sys.now()
-	g.verdict, g.until = verdictYes, time.Time{}
-	switch {
-	case !a.spec.Active:
+	g.verdict, g.until, g.scope, g.trial = verdictYes, time.Time{}, "", false
+	if !a.spec.Active || a.spec.ExpiresAt != nil && !now.Before(*a.spec.ExpiresAt) {
 		g.verdict = verdictInactive
-	case a.block.Active(now):
-		g.verdict, g.until = verdictBlocked, a.block.Until()
-	default:
+	} else if p, ok := a.permit(g, now); ok {
 		switch _, err := a.gate.Hold(g.id, g.key, now); err {
 		case nil:
 			a.gate.Confirm(g.id, a.spec.ID)
+			if p.Probe != 0 {
+				a.trials[g.id], g.trial = p, true
+			}
 		case gate.ErrFull:
+			a.blocks.Release(p)
 			g.verdict, a.refused = verdictFull, true
 		default:
+			a.blocks.Release(p)
 			g.verdict = verdictFault
 		}
 	}
@@ -121,7 +138,34 @@ func (a *accountDesk) try(g *grant) {
 	a.sys.send(a.upstream, &g.answer)
 }
 
+// permit asks the blocks. When one stands in the way it writes the verdict: until when, and for which model.
+func (a *accountDesk) permit(g *grant, now time.Time) (account.Permit, bool) {
+	p, ok, until := a.blocks.Acquire(g.model, now)
+	if ok || g.last && !a.blockedByOperator(g.model, now) {
+		return p, true
+	}
+	g.verdict, g.until, g.scope = verdictBlocked, until, g.model
+	if whole, until := a.blocks.Whole().Check(now); !whole {
+		g.until, g.scope = until, ""
+	}
+	a.refused = a.refused || g.until.IsZero() // it hears when the probe has ended
+	return account.Permit{}, false
+}
+
+func (a *accountDesk) blockedByOperator(model string, now time.Time) bool {
+	for _, v := range a.blocks.Views(now) {
+		if v.Source == account.Operator && (v.Model == "" || v.Model == model) {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *accountDesk) free(id LeaseID) {
+	if p, probed := a.trials[id]; probed {
+		delete(a.trials, id)
+		a.blocks.Release(p)
+	}
 	freed := a.gate.Free(id)
 	a.publish()
 	if freed && a.refused {
@@ -139,7 +183,7 @@ func (a *accountDesk) after() {}
 func (a *accountDesk) fault(msg any) {
 	switch m := msg.(type) {
 	case *tryLease:
-		a.gate.Free(m.grant.id)
+		a.free(m.grant.id)
 		m.grant.verdict = verdictFault
 		a.sys.send(a.upstream, &m.grant.answer)
 	case *freeAccount:
@@ -152,14 +196,15 @@ func (a *accountDesk) fault(msg any) {
 // stop has nobody to answer: who is asked by message only is answered before the last message.
 func (a *accountDesk) stop() {}
 
-func (a *accountDesk) record(fact any) {
+func (a *accountDesk) record(fact any, now time.Time) {
 	a.show()
-	a.sys.record("account/"+a.spec.ID, a.spec.Upstream, fact)
+	a.sys.record("account/"+a.spec.ID, a.spec.Upstream, fact, now)
 }
 
-// show puts the block on the board.
+// show puts the blocks on the board.
 func (a *accountDesk) show() {
-	a.figures.block.Store(&blockView{a.block.Until(), a.block.Reason()})
+	all := a.blocks.Whole()
+	a.figures.block.Store(&blockView{all.Until(), all.Reason(), all.Source() == account.Operator, a.blocks.Clone()})
 }
 
 func (a *accountDesk) publish() {

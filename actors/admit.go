@@ -2,7 +2,6 @@ package actors
 
 import (
 	"sync"
-	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/gate"
@@ -14,10 +13,15 @@ var (
 )
 
 // Admit takes a slot of the caller: one of its user's and one of its key's, granted as one. When one is missing it
-// waits, first come first served, for at most 30 s and with at most 20 in the queue: TimedOut, QueueFull. Aborted when
+// waits, by class and then first come first served, for at most 30 s and with at most 20 in the queue: TimedOut, QueueFull. Aborted when
 // the channel of gone is closed; gone is called only when it waits, and may be nil. Which actor that is follows from the
 // key and the layout; caller is only noted in the pass. The refusal is nil when there is a pass.
 func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan struct{}) (Pass, *Refusal) {
+	return s.admit(caller, key, w, gone, nil)
+}
+
+// admit is Admit with a pulse; nil: without.
+func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan struct{}, beat pulse) (Pass, *Refusal) {
 	r := s.dir.Load().keys[key]
 	if r == nil {
 		return Pass{}, &Refusal{Reason: s.goneReason(UnknownCaller)}
@@ -37,7 +41,7 @@ func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan s
 		}
 	}
 	if first.queued {
-		return s.admitWaiting(m, pass, gone)
+		return s.admitWaiting(m, pass, gone, beat)
 	}
 	admits.Put(m)
 	return passed(pass, first)
@@ -50,35 +54,32 @@ func passed(p Pass, a admitted) (Pass, *Refusal) {
 	return p, nil
 }
 
-// admitWaiting waits in the queue. Who evicts says so, so that nobody waits for an actor that is gone.
-func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}) (Pass, *Refusal) {
+// admitWaiting waits in the queue. The actor says when the time is over, and who evicts says so, so that nobody waits for an
+// actor that is gone.
+func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, beat pulse) (Pass, *Refusal) {
 	start := s.now()
 	var away <-chan struct{}
 	if gone != nil {
 		away = gone()
 	}
-	timer := time.NewTimer(s.callerTimeout)
-	defer timer.Stop()
-	why, no := gate.TimedOut, Refusal{Reason: TimedOut}
-	select {
-	case last := <-m.replies:
-		p.Waited = s.now().Sub(start)
-		return passed(p, last)
-	case <-timer.C:
-	case <-away:
-		why, no.Reason = gate.Aborted, Aborted
+	ticks := s.metronome(beat)
+	defer ticks.stop()
+	for {
+		select {
+		case last := <-m.replies:
+			p.Waited = s.now().Sub(start)
+			return passed(p, last)
+		case <-ticks.C:
+			ticks.tick()
+		case <-away:
+			if m.claim.cancel() {
+				s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: gate.Aborted})
+			} else if last := <-m.replies; last.refusal.Reason == "" { // who won the claim says so in the same step
+				s.Leave(p)
+			}
+			return Pass{}, &Refusal{Reason: Aborted}
+		}
 	}
-	if m.claim.cancel() {
-		s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: why})
-		return Pass{}, &no
-	}
-	last := <-m.replies // who won the claim says so in the same step
-	if why == gate.Aborted {
-		s.Leave(p)
-		return Pass{}, &no
-	}
-	p.Waited = s.now().Sub(start)
-	return passed(p, last)
 }
 
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.

@@ -77,7 +77,7 @@ func (s *System) Try(w Want, c Candidate) (Lease, *Refusal) {
 		return Lease{}, refusal
 	}
 	m := tries.Get().(*tryUpstream)
-	m.grant.try = m
+	m.grant.try, m.grant.model, m.grant.last = m, c.Model, c.LastResort
 	m.grant.reset(w, c.Accounts, time.Time{})
 	s.send(r.pid, m)
 	select {

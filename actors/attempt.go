@@ -23,19 +23,25 @@ const (
 
 // dispatch stores that the attempt is about to leave. From here on the request counts as sent.
 func (l *life) dispatch() *failure.Refusal {
-	if l.c.Gone.Fired() {
+	switch {
+	case l.c.Gone.Fired():
 		return refuse(failure.ClientDisconnect, "")
+	case l.recall.Fired():
+		return refuse(failure.OperatorCancelled, "")
 	}
 	n := l.attempts + 1
 	l.admitted()
-	l.add(&request.Dispatched{
+	f := l.paper.dispatched.take()
+	*f = request.Dispatched{
 		N: n, Upstream: l.lease.Upstream, Account: l.lease.Account, ResolvedModel: l.resolved(), UpstreamModel: l.cand.UpstreamModel,
 		Why: l.cand.Why, Probe: l.lease.Probe,
-	})
+	}
+	l.add(f)
 	if err := l.commit(); err != nil {
 		r := storeRefusal(err)
 		return &r
 	}
+	l.budget.Spend(l.lease.Upstream, l.lease.Account)
 	l.attempts, l.sent, l.began, l.last = n, true, l.now(), nil
 	return nil
 }
@@ -81,9 +87,12 @@ func (l *life) attempt() (a Answer, done bool) {
 
 // send makes one call; until its end the client's going cuts it.
 func (l *life) send(fresh bool) (Incoming, error) {
-	l.cut = &Gone{}
-	if !l.c.Gone.Hold(closer(l.clientGone)) {
-		l.clientGone()
+	l.cut = l.room.cut.take()
+	if !l.c.Gone.Hold((*parting)(l)) {
+		(*parting)(l).Close()
+	}
+	if !l.recall.Hold((*firing)(l.cut)) {
+		l.cut.Fire()
 	}
 	return l.d.Transport.Send(l.outgoing(fresh))
 }
@@ -98,24 +107,22 @@ func (l *life) again(err error) *failure.Refusal {
 }
 
 func isStale(err error) bool {
-	var s *SendError
-	return errors.As(err, &s) && s.Phase == PhaseStale
+	s, ok := errors.AsType[*SendError](err)
+	return ok && s.Phase == PhaseStale
 }
 
-// closer lets a function be held by a Gone.
-type closer func()
+// parting is a life in the hands of its client's Gone.
+type parting life
 
-// Close calls it.
-func (f closer) Close() error { f(); return nil }
-
-// clientGone runs, perhaps on another goroutine, when the client goes while an attempt is under way.
-func (l *life) clientGone() {
+// Close runs, perhaps on another goroutine, when the client goes while an attempt is under way.
+func (l *parting) Close() error {
 	switch d := l.up.Disconnect; {
 	case !d.Drain:
 		l.cut.Fire()
 	case d.For > 0:
 		l.cut.FireAfter(d.For)
 	}
+	return nil
 }
 
 // streams says whether the answer comes as events: the client asked for that, and the upstream gives it.
@@ -133,9 +140,8 @@ func (l *life) format() dialect.Format {
 // whole reads an answer that comes in one piece, and settles the request.
 func (l *life) whole() (Answer, bool) {
 	body, err := readAll(l.in, answerMax)
-	t, headers, plain := l.seen(), passing(l.in), decoded(l.in, body, answerMax)
-	l.closeAnswer()
-	o := failure.Observation{Status: t.status}
+	t, headers, plain := l.seen(), l.passing(), decoded(l.in, body, answerMax)
+	o := failure.Observation{Status: t.status, Header: l.in.Header}
 	if err != nil {
 		return l.failed(l.broken(t, err, o))
 	}
@@ -151,13 +157,17 @@ func (l *life) whole() (Answer, bool) {
 	if o.BodyEmpty || o.InvalidAnswer || o.StreamFailedBeforeContent {
 		return l.failed(l.observe(t, o, plain))
 	}
+	l.closeAnswer()
 	l.count(t, &a, len(plain))
+	if l.alive.Committed() {
+		return l.failed(l.unstreamed(t))
+	}
 	return l.answer(t, headers, body)
 }
 
 // count reads the usage of a whole answer. What only counts tokens uses none.
 func (l *life) count(t *tried, a *dialect.Answer, size int) {
-	t.tier = a.ServiceTier
+	t.tier, t.answerID = a.ServiceTier, a.ID
 	switch {
 	case l.c.Endpoint.Kind == dialect.CountTokens:
 	case a.HasUsage:
@@ -189,7 +199,8 @@ func (l *life) answer(t *tried, headers []Header, body []byte) (Answer, bool) {
 // success is what a good answer, or the first content of one, tells the actors. Counting tokens tells nothing of how
 // an upstream answers.
 func (l *life) success(t *tried) *Outcome {
-	o := &Outcome{Result: breaker.Success, Class: string(failure.OK), Status: t.status, TTFT: t.ttft, Took: t.took}
+	o := &l.room.told
+	*o = Outcome{Result: breaker.Success, Class: string(failure.OK), Status: t.status, TTFT: t.ttft, Took: t.took}
 	if l.c.Endpoint.Kind == dialect.CountTokens {
 		o.Result, o.TTFT = breaker.Neutral, 0
 	}

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/http"
-	"strconv"
 	"strings"
-	"time"
 )
 
 const (
@@ -57,23 +54,6 @@ func decoded(in Incoming, body []byte, limit int64) []byte {
 		return body
 	}
 	return plain
-}
-
-const retryMax = 1e6 // seconds; nobody means more
-
-// retryAfter reads how long the upstream asks to wait: milliseconds, seconds, or a date. 0: it does not say.
-func retryAfter(in Incoming, now time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(in.Header("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return time.Duration(min(ms, 1000*retryMax) * float64(time.Millisecond))
-	}
-	v := in.Header("Retry-After")
-	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
-		return time.Duration(min(s, retryMax) * float64(time.Second))
-	}
-	if at, err := http.ParseTime(v); err == nil && at.After(now) {
-		return at.Sub(now)
-	}
-	return 0
 }
 
 func clip(s string) string { return clipTo(s, evidenceMax) }

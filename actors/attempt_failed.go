@@ -3,9 +3,12 @@ package actors
 import (
 	"bytes"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/failure"
@@ -23,9 +26,10 @@ type tried struct {
 	usage      pricing.Usage
 	source     pricing.Source
 	tier       string
+	answerID   string // of an answer that a later request can go on from
 	ttft, took time.Duration
-	retryAfter time.Duration
-	headers    []Header // of an error answer
+	retryAfter time.Duration // as the upstream asked for in any way
+	headers    []Header      // of an error answer
 	body       []byte
 }
 
@@ -35,17 +39,17 @@ func (l *life) seen() *tried {
 	if id == "" {
 		id = l.in.Header("x-request-id")
 	}
-	return &tried{class: failure.OK, status: l.in.Status(), upstreamID: clipTo(id, 128), source: pricing.None}
+	t := &l.room.seen // of the attempts before, none is looked at any more
+	*t = tried{class: failure.OK, status: l.in.Status(), upstreamID: clipTo(id, 128), source: pricing.None}
+	return t
 }
 
 // refused reads an answer that is an error by its status.
 func (l *life) refused() *tried {
 	body, _ := readAll(l.in, errorMax) // the status says enough when its body breaks off
 	t := l.seen()
-	t.headers, t.body = passing(l.in), l.withoutSecret(body)
-	o := failure.Observation{
-		Status: t.status, RetryAfter: retryAfter(l.in, l.now()), Header: l.in.Header, HTML: isHTML(t.headers),
-	}
+	t.headers, t.body = l.passing(), l.withoutSecret(body)
+	o := failure.Observation{Status: t.status, Header: l.in.Header, HTML: isHTML(t.headers)}
 	l.observe(t, o, decoded(l.in, body, decodedErrorMax))
 	l.closeAnswer()
 	return t
@@ -61,8 +65,7 @@ var phases = map[Phase]failure.Event{
 
 // eventOf is how a call ended by its error.
 func eventOf(err error) failure.Event {
-	var s *SendError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*SendError](err); ok {
 		return phases[s.Phase]
 	}
 	return failure.Reset // such as a compressed body that is broken
@@ -78,14 +81,16 @@ func (l *life) broken(t *tried, err error, o failure.Observation) *tried {
 	return t
 }
 
-// observe classifies a failure by what the upstream said and did.
+// observe classifies a failure by what the upstream said and did. The headers of an answer are read here, so that it may
+// not be closed before.
 func (l *life) observe(t *tried, o failure.Observation, body []byte) *tried {
+	o.Now = l.now()
 	if len(body) > 0 {
 		a := dialect.ReadAnswer(l.c.Endpoint.Dialect, body)
 		o.ErrorType, o.ErrorCode, o.ErrorMessage, o.Body = a.ErrorType, a.ErrorCode, a.ErrorMessage, body[:min(len(body), ruleMax)]
 	}
-	t.Verdict = failure.Classify(o, failure.PolicyOf(&l.snap.Settings, l.snap.Rules(l.up.ID, nil)))
-	t.class, t.retryAfter = t.Verdict.Class, o.RetryAfter
+	t.Verdict = failure.Classify(o, l.policy())
+	t.class, t.retryAfter = t.Verdict.Class, failure.ReadLimit(o).After
 	if t.source == "" {
 		t.source = pricing.None
 	}
@@ -95,6 +100,10 @@ func (l *life) observe(t *tried, o failure.Observation, body []byte) *tried {
 	}
 	t.evidence = clip(string(l.withoutSecret(said)))
 	return t
+}
+
+func (l *life) policy() failure.Policy {
+	return failure.PolicyOf(&l.snap.Settings, l.snap.Rules(l.up.ID, nil))
 }
 
 // withoutSecret is what an upstream said without our credential, which some repeat.
@@ -118,24 +127,44 @@ func isHTML(hs []Header) bool {
 // failed decides whether the client gets this answer or another attempt is made, for which the lease is given back.
 func (l *life) failed(t *tried) (Answer, bool) {
 	t.took = l.now().Sub(l.began)
-	l.last, l.tell = t, l.outcome(t)
-	gone := l.leftBehind()
-	if gone || t.class == failure.Cancelled {
-		l.settled(&request.Settled{
-			Outcome: request.Cancelled, Status: statusClientGone, Code: failure.ClientDisconnect, Stage: failure.StageRequest,
-			ClientGone: true, OnDisconnect: l.up.Disconnect.String(),
-		}, t)
-		return refusalAnswer(l.c, failure.New(failure.ClientDisconnect, ""), true), true
+	gone := l.leftBehind() || t.class == failure.Cancelled
+	after, again := time.Duration(0), false
+	if !gone && !l.recall.Fired() && l.budget.Allows(l.lease.Upstream, l.lease.Account) {
+		after, again = t.Retry(l.policy(), l.others(), l.repeats)
 	}
-	l.exclude(t)
-	budget := l.snap.Settings.MaxAttempts
-	if t.Next == failure.Stop || budget > 0 && l.attempts >= budget || !l.anyLeft() {
+	if again {
+		t.Block, t.Next = failure.Block{}, failure.SameAccount
+	}
+	l.last, l.tell = t, l.outcome(t)
+	switch {
+	case l.recalled():
+		return l.takenBack(t)
+	case gone:
+		return l.clientWent(t)
+	case again:
+		return l.repeat(t, after)
+	}
+	if l.exclude(t); t.Next == failure.Stop || !l.mayTry() || !l.anyLeft() {
 		return l.lost(), true
 	}
 	l.closeAnswer()
 	l.release()
 	l.add(l.story(t))
 	return Answer{}, false
+}
+
+// mayTry says whether the request may make one more call.
+func (l *life) mayTry() bool {
+	return l.budget.Left() > 0
+}
+
+// clientWent ends a request whose client has gone before there was anything for it.
+func (l *life) clientWent(t *tried) (Answer, bool) {
+	l.settled(&request.Settled{
+		Outcome: request.Cancelled, Status: statusClientGone, Code: failure.ClientDisconnect, Stage: failure.StageRequest,
+		ClientGone: true, OnDisconnect: l.up.Disconnect.String(),
+	}, t)
+	return l.refusal(failure.New(failure.ClientDisconnect, ""), true), true
 }
 
 // story is the fact of an attempt that another one follows.
@@ -166,6 +195,7 @@ func (l *life) exclude(t *tried) {
 			c.dead = true
 		}
 	}
+	l.afford()
 }
 
 func (l *life) anyLeft() bool {
@@ -182,12 +212,24 @@ func (l *life) counts(t *tried) bool { return t.Counts && l.c.Endpoint.Kind != d
 
 // outcome is what the actors learn from a failed attempt.
 func (l *life) outcome(t *tried) *Outcome {
-	o := &Outcome{Result: breaker.Neutral, Class: string(t.class), Status: t.status, Took: t.took}
+	o := &Outcome{
+		Result: breaker.Neutral, Class: string(t.class), Status: t.status, Took: t.took, Model: l.asksFor(), Said: t.evidence,
+	}
 	if l.counts(t) {
 		o.Result = breaker.Failure
 	}
 	if b := t.Block; b.For > 0 {
-		o.Block = &Block{Until: l.now().Add(b.For), Reason: b.Reason, Source: b.Source}
+		now := l.now()
+		o.Block = &Block{Ask: account.Ask{
+			Until: now.Add(b.For), Probe: b.Probe, Reason: b.Reason, Source: b.Source, Max: l.snap.Settings.BlockMax,
+		}}
+		if b.Resets > 0 {
+			o.Block.Resets = now.Add(b.Resets)
+		}
+		if b.Model || t.class == failure.HTTP429 && l.up.Breaker.PerAccountModel() {
+			o.Block.Model = l.asksFor()
+		}
+		l.opens = append(l.opens, o.Block.Until)
 	}
 	return o
 }
@@ -198,13 +240,16 @@ func (t *tried) passes() bool { return t.status != 0 && (t.status < 200 || t.sta
 // lost ends the request with a failed attempt that no other could mend: the upstream's own answer, or our refusal.
 func (l *life) lost() Answer {
 	t := l.last
-	end := failure.Exhausted(l.snap.Settings.OnExhausted, t.Verdict, t.passes(), t.retryAfter)
+	end := failure.Exhausted(l.snap.Settings.OnExhausted, t.Verdict, t.passes(), l.soonest(t.retryAfter))
 	if end.PassLast {
+		if end.RetryAfter > 0 && !slices.ContainsFunc(t.headers, isRetryAfter) {
+			t.headers = append(t.headers, Header{"Retry-After", strconv.Itoa(int(end.RetryAfter.Seconds()))})
+		}
 		status := dialect.ClientStatus(l.c.Endpoint.Dialect, t.status)
 		l.settled(&request.Settled{
 			Outcome: request.FailedOutcome, Status: status, Code: t.ClientCode, Reason: string(t.class), Stage: failure.StageResponse,
 		}, t)
-		return Answer{Status: status, Headers: t.headers, Body: t.body}
+		return l.passed(t, status)
 	}
 	r := end.Refusal
 	if t.ClientCode == "" { // about the caller's request, but said inside a success
@@ -214,5 +259,5 @@ func (l *life) lost() Answer {
 		}
 	}
 	l.settled(&request.Settled{Outcome: request.FailedOutcome, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage}, t)
-	return refusalAnswer(l.c, r, true)
+	return l.refusal(r, true)
 }

@@ -20,27 +20,42 @@ func isHidden(name string) bool {
 }
 
 // passing are the headers of an upstream's answer that the client gets.
-func passing(in Incoming) []Header {
-	hs := make([]Header, 0, 8)
-	in.Headers(func(name, value []byte) {
-		lower := lowerName(name)
-		if !isHidden(lower) {
-			hs = append(hs, Header{Name: http.CanonicalHeaderKey(lower), Value: string(value)})
+func (l *life) passing() []Header {
+	l.headers = make([]Header, 0, 8)
+	l.in.Headers(l.passOn)
+	return l.headers
+}
+
+// passOn takes one header of an upstream's answer.
+func (l *life) passOn(name, value []byte) {
+	shown, known := commonNames[string(name)]
+	if !known {
+		lower := strings.ToLower(string(name))
+		if isHidden(lower) {
+			return
 		}
-	})
-	return hs
-}
-
-// lowerName is name in lower case, without an allocation for the usual names.
-func lowerName(name []byte) string {
-	if s, ok := commonNames[string(name)]; ok {
-		return s
+		shown = http.CanonicalHeaderKey(lower)
 	}
-	return strings.ToLower(string(name))
+	if shown != "" {
+		l.headers = append(l.headers, Header{Name: shown, Value: textValue(value)})
+	}
 }
 
+// commonNames are the names that most answers have, as the client gets them; "": it does not. They cost no allocation.
 var commonNames = map[string]string{
-	"Content-Type": "content-type", "content-type": "content-type", "Content-Length": "content-length", "Date": "date",
-	"Server": "server", "Transfer-Encoding": "transfer-encoding", "Cache-Control": "cache-control", "Connection": "connection",
-	"X-Request-Id": "x-request-id", "x-request-id": "x-request-id", "Request-Id": "request-id", "request-id": "request-id",
+	"Content-Type": "Content-Type", "Cache-Control": "Cache-Control", "Request-Id": "Request-Id",
+	"Content-Length": "", "Date": "", "Server": "", "Transfer-Encoding": "", "Connection": "", "X-Request-Id": "", "Set-Cookie": "",
+}
+
+// textValue is a value as a string, without an allocation for the types of most answers.
+func textValue(b []byte) string {
+	switch string(b) {
+	case "application/json":
+		return "application/json"
+	case "text/event-stream":
+		return "text/event-stream"
+	case "text/event-stream; charset=utf-8":
+		return "text/event-stream; charset=utf-8"
+	}
+	return string(b)
 }

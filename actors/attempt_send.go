@@ -6,27 +6,37 @@ import (
 	"github.com/penstock/penstock/domain/dialect"
 )
 
-// outgoing builds the call of the present attempt.
+// outgoing builds the call of the present attempt, in room that the next attempt uses again.
 func (l *life) outgoing(fresh bool) *Outgoing {
 	u := l.up
 	scheme, host, root := splitURL(u.BaseURL)
-	o := &Outgoing{
+	o := &l.room.out
+	*o = Outgoing{
 		Method: l.c.Ask.Method, Scheme: scheme, Host: host, Target: l.target(root, u.PathPrefix), Body: l.body(),
 		Connect: u.Timeouts.Connect.Std(), First: u.Timeouts.FirstByte.Std(), Idle: u.Timeouts.Idle.Std(),
 		Fresh: fresh, Gone: l.cut,
 	}
-	o.Headers = make([]Header, 0, len(l.c.Headers)+len(u.Headers)+2)
-	for _, h := range l.c.Headers {
-		if _, own := u.Headers[strings.ToLower(h.Name)]; !own {
-			o.Headers = append(o.Headers, h)
-		}
-	}
-	for name, value := range u.Headers {
-		o.Headers = append(o.Headers, Header{name, value})
+	o.Headers = l.c.Headers
+	if len(u.Headers) > 0 {
+		o.Headers = withOwn(l.c.Headers, u.Headers)
 	}
 	secret, _ := l.d.Credential(l.lease.Account)
 	o.Headers = append(o.Headers, authorization(l.c.Endpoint.Dialect, secret), Header{"Accept-Encoding", "identity"})
 	return o
+}
+
+// withOwn are the client's headers, but for those that the upstream sets, and the upstream's own.
+func withOwn(client []Header, own map[string]string) []Header {
+	to := make([]Header, 0, len(client)+len(own)+2)
+	for _, h := range client {
+		if _, replaced := own[strings.ToLower(h.Name)]; !replaced {
+			to = append(to, h)
+		}
+	}
+	for name, value := range own {
+		to = append(to, Header{name, value})
+	}
+	return to
 }
 
 // authorization is the header in which the dialect's providers take a credential.
@@ -104,6 +114,10 @@ func escapePath(s string) string {
 // body is what is sent: the client's bytes, but for a spliced model and usage option.
 func (l *life) body() []byte {
 	b, scan, model := l.c.Body, l.c.Scan, l.cand.UpstreamModel
+	if l.foreign() {
+		b = dialect.DropReasoning(nil, b)
+		scan, _ = dialect.ScanRequest(b, l.c.Endpoint.Dialect) // which is as valid as before
+	}
 	renamed := model != "" && l.c.Endpoint.Model == "" && !scan.ModelSpan.Empty()
 	switch {
 	case renamed && l.injects():

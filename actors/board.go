@@ -1,10 +1,13 @@
 package actors
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/routing"
 )
 
@@ -17,6 +20,8 @@ type Figures struct {
 	Slots     int // −1 = unlimited
 	Waiting   int
 	TTFT      time.Duration // moving average, 0 while unknown
+	Failing   float64       // moving share of failures among the outcomes, 0..1
+	LastUsed  time.Time     // of its last lease
 	Successes uint64        // outcomes since the actor started
 	Failures  uint64
 }
@@ -29,23 +34,40 @@ type AccountFigures struct {
 	BlockedUntil time.Time
 	Reason       string // of the block
 	Active       bool
+	TTFT         time.Duration // as of Figures, with this account
+	Failing      float64
+	LastUsed     time.Time
 }
 
-// Board shows live figures without asking anybody; it is the routing.Live of plans. Its zero value is empty.
-type Board struct{ view atomic.Pointer[boardView] }
+// Board shows live figures without asking anybody and without a lock; it is the routing.Live of plans. Its zero value is
+// empty.
+type Board struct {
+	view atomic.Pointer[boardView]
+	now  func() time.Time // nil: time.Now
+}
 
-var _ routing.Live = (*Board)(nil)
+var _ routing.Batch = (*Board)(nil)
 
+// boardView says whose figures there are. It is replaced, never changed.
 type boardView struct {
 	upstreams map[string]*upstreamFigures
 	accounts  map[string]*accountFigures
+	of        map[string][]accountSpot // the accounts of an upstream, by id
+}
+
+// accountSpot is an account on the board.
+type accountSpot struct {
+	id      string
+	figures *accountFigures
 }
 
 // Figures gives the figures of one upstream; false when there is no such actor.
 func (b *Board) Figures(upstream string) (Figures, bool) {
 	if v := b.view.Load(); v != nil {
 		if f := v.upstreams[upstream]; f != nil {
-			return f.read(), true
+			x := f.read()
+			x.TTFT, x.Failing, x.LastUsed = time.Duration(f.ttft.Load()), f.failing(b.now), fromNanos(f.used.Load())
+			return x, true
 		}
 	}
 	return Figures{}, false
@@ -55,7 +77,9 @@ func (b *Board) Figures(upstream string) (Figures, bool) {
 func (b *Board) AccountFigures(id string) (AccountFigures, bool) {
 	if v := b.view.Load(); v != nil {
 		if f := v.accounts[id]; f != nil {
-			return f.read(), true
+			x := f.read()
+			x.TTFT, x.Failing, x.LastUsed = time.Duration(f.ttft.Load()), f.failing(b.now), fromNanos(f.used.Load())
+			return x, true
 		}
 	}
 	return AccountFigures{}, false
@@ -67,24 +91,49 @@ var routingStates = [...]routing.State{
 
 // Upstream gives what planning needs. Of an unknown upstream nothing is known.
 func (b *Board) Upstream(id string) routing.Figures {
-	f, ok := b.Figures(id)
-	if !ok {
+	var f *upstreamFigures
+	if v := b.view.Load(); v != nil {
+		f = v.upstreams[id]
+	}
+	if f == nil {
 		return routing.Figures{}
 	}
-	return routing.Figures{
-		Breaker: routingStates[f.Breaker], Until: f.Until, ProbeFree: f.ProbeFree,
-		Held: f.Held, Slots: max(f.Slots, 0), Waiting: f.Waiting, TTFT: f.TTFT,
+	r := routing.Figures{
+		Breaker: routingStates[f.state.Load()], Held: int(f.held.Load()), Slots: max(int(f.slots.Load()), 0),
+		Waiting: int(f.waiting.Load()), TTFT: time.Duration(f.ttft.Load()), Failures: f.failing(b.now), LastUsed: f.used.Load(),
 	}
+	if r.Breaker != routing.Closed {
+		r.Until, r.ProbeFree = fromNanos(f.until.Load()), f.probing.Load() == 0
+	}
+	return r
 }
 
 // Account gives what planning needs. An account without an actor is taken for a good one; its upstream knows better.
 func (b *Board) Account(id string) routing.AccountFigures {
-	f, ok := b.AccountFigures(id)
-	if !ok {
+	v := b.view.Load()
+	if v == nil {
 		return routing.AccountFigures{Active: true}
 	}
-	return routing.AccountFigures{Held: f.Held, Slots: max(f.Slots, 0), BlockedUntil: f.BlockedUntil, Active: f.Active}
+	return v.accounts[id].forPlan(b.now)
 }
+
+// Accounts implements routing.Batch.
+func (b *Board) Accounts(u *catalog.CompiledUpstream, into []routing.AccountFigures) {
+	v := b.view.Load()
+	if v == nil {
+		v = &noView
+	}
+	seats := v.of[u.ID]
+	for i := range into {
+		if id := u.Accounts[i].ID; i < len(seats) && seats[i].id == id {
+			into[i] = seats[i].figures.forPlan(b.now)
+		} else { // the snapshot and the layout are not of the same moment
+			into[i] = v.accounts[id].forPlan(b.now)
+		}
+	}
+}
+
+var noView boardView
 
 // upstreamFigures is written by one actor and read by everybody. Fields may be a message apart from one another.
 type upstreamFigures struct {
@@ -94,49 +143,131 @@ type upstreamFigures struct {
 	held      atomic.Int64
 	slots     atomic.Int64
 	waiting   atomic.Int64
-	ttft      atomic.Int64
 	successes atomic.Uint64
 	failures  atomic.Uint64
+	recent
+}
+
+// recent is how well it went lately. It is written by the actor of the upstream, for the upstream and for its accounts.
+// What is not known is zero, which counts as the best.
+type recent struct {
+	ttft  atomic.Int64  // nanoseconds
+	share atomic.Uint64 // of failures, in parts of shareUnit, when it was last told
+	told  atomic.Int64  // nanoseconds since 1970
+	used  atomic.Int64  // the same: last lease
+}
+
+const (
+	ttftWeight  = 5 // a new value counts one fifth
+	shareWeight = 10
+	shareUnit   = 1 << 32
+	// shareHalf is how long it takes until half of a share of failures is forgotten: who is not asked because of its
+	// failures can not show that they are over.
+	shareHalf = time.Minute
+)
+
+// observe takes an outcome into the averages.
+func (r *recent) observe(o *Outcome, now time.Time) {
+	switch o.Result {
+	case breaker.Success:
+		if r.share.Load() > 0 {
+			r.tell(r.left(now)*(shareWeight-1)/shareWeight, now)
+		}
+	case breaker.Failure:
+		was := r.left(now)
+		r.tell(was+(shareUnit-was)/shareWeight, now)
+	}
+	if o.TTFT > 0 {
+		was := r.ttft.Load()
+		if was == 0 {
+			was = int64(o.TTFT)
+		}
+		r.ttft.Store(was + (int64(o.TTFT)-was)/ttftWeight)
+	}
+}
+
+func (r *recent) tell(share float64, now time.Time) {
+	r.told.Store(now.UnixNano())
+	r.share.Store(uint64(share))
+}
+
+// used notes a lease of the upstream and of one of its accounts.
+func (u *upstreamDesk) used(c *child, now time.Time) {
+	at := now.UnixNano()
+	u.figures.used.Store(at)
+	c.figures.used.Store(at)
+}
+
+// left is the share as far as it is not forgotten, in shareUnit.
+func (r *recent) left(now time.Time) float64 {
+	share := r.share.Load()
+	if share == 0 {
+		return 0
+	}
+	return float64(share) * math.Exp2(-float64(max(now.UnixNano()-r.told.Load(), 0))/float64(shareHalf))
+}
+
+// failing is left as 0..1. The clock is only looked at when there are failures.
+func (r *recent) failing(clock func() time.Time) float64 {
+	if r.share.Load() == 0 {
+		return 0
+	}
+	if clock == nil {
+		clock = time.Now
+	}
+	return r.left(clock()) / shareUnit
 }
 
 func (f *upstreamFigures) read() Figures {
 	return Figures{
 		Breaker: breaker.State(f.state.Load()), Until: fromNanos(f.until.Load()), ProbeFree: f.probing.Load() == 0,
 		Held: int(f.held.Load()), Slots: int(f.slots.Load()), Waiting: int(f.waiting.Load()),
-		TTFT: time.Duration(f.ttft.Load()), Successes: f.successes.Load(), Failures: f.failures.Load(),
+		Successes: f.successes.Load(), Failures: f.failures.Load(),
 	}
 }
 
-// observe takes an outcome into the averages.
-func (f *upstreamFigures) observe(o *Outcome) {
+// observe counts an outcome.
+func (f *upstreamFigures) observe(o *Outcome, now time.Time) {
 	switch o.Result {
 	case breaker.Success:
 		f.successes.Add(1)
 	case breaker.Failure:
 		f.failures.Add(1)
 	}
-	if o.TTFT > 0 {
-		const weight = 5 // a new value counts one fifth
-		was := f.ttft.Load()
-		if was == 0 {
-			was = int64(o.TTFT)
-		}
-		f.ttft.Store(was + (int64(o.TTFT)-was)/weight)
-	}
+	f.recent.observe(o, now)
 }
 
-// accountFigures is written by one actor and read by everybody.
+// accountFigures is written by one actor, what is recent by its upstream's, and read by everybody.
 type accountFigures struct {
 	upstream string
 	held     atomic.Int64
 	slots    atomic.Int64
 	active   atomic.Bool
 	block    atomic.Pointer[blockView] // nil: never blocked
+	recent
 }
 
+// forPlan gives what planning needs; nil is an account of which nothing is known.
+func (f *accountFigures) forPlan(clock func() time.Time) routing.AccountFigures {
+	if f == nil {
+		return routing.AccountFigures{Active: true}
+	}
+	a := routing.AccountFigures{
+		Held: int(f.held.Load()), Slots: max(int(f.slots.Load()), 0), Active: f.active.Load(),
+		TTFT: time.Duration(f.ttft.Load()), Failures: f.failing(clock), LastUsed: f.used.Load(),
+	}
+	if b := f.block.Load(); b != nil {
+		a.BlockedUntil, a.ByHand = b.until, b.byHand
+	}
+	return a
+}
+
+// blockView is what is shown of an account's blocks.
 type blockView struct {
-	until  time.Time
+	until  time.Time // of the block of all models
 	reason string
+	byHand bool            // by an operator
+	all    *account.Blocks // a copy, for the upstream's actor
 }
 
 func (f *accountFigures) read() AccountFigures {

@@ -13,7 +13,7 @@ import (
 // CallerID names whose slots count: "user/<id>", or "key/<id>" of a key that belongs to nobody.
 type CallerID = string
 
-// Callers wait for their own slots for at most 30 s, and at most callerQueueMax of them at once.
+// Callers wait for their own slots for at most 30 s, and at most callerQueueMax of them at once, the urgent ones first.
 const callerQueueMax = 20
 
 // Pass is a slot of a caller: of the user and of the key, granted as one. It is held until Leave.
@@ -32,6 +32,8 @@ type callerDesk struct {
 	id     CallerID
 	gate   *gate.Gate            // the user's slots, and the queue of all keys
 	keys   map[string]*gate.Gate // slots of each key
+	self   *actor.PID
+	alarm  alarm
 	closed bool
 }
 
@@ -62,6 +64,9 @@ type leaveCallerQueue struct {
 	why gate.Why
 }
 
+// wakeCaller comes when the first waiter's time is over.
+type wakeCaller struct{ quiet }
+
 type reconfigureCaller struct {
 	quiet
 	slots *int
@@ -75,7 +80,8 @@ func newCallerDesk(s *System, id CallerID) *callerDesk {
 
 func (m *admit) refuse(r Reason) { tell(m.replies, admitted{refusal: Refusal{Reason: r}}) }
 
-func (d *callerDesk) receive(_ actor.Context, msg any) {
+func (d *callerDesk) receive(ctx actor.Context, msg any) {
+	d.self = ctx.Self()
 	if d.closed {
 		turnAway(msg, d.sys.goneReason(Evicted))
 		return
@@ -87,6 +93,8 @@ func (d *callerDesk) receive(_ actor.Context, msg any) {
 	case *leaveCaller:
 		d.leave(m.id, m.key)
 		leaves.Put(m)
+	case *wakeCaller:
+		d.alarm.rang()
 	case *leaveCallerQueue:
 		d.gate.Leave(m.id, m.why)
 	case *reconfigureCaller:
@@ -108,12 +116,18 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 		d.hold(m, now)
 		m.replies <- admitted{}
 	default:
-		_, err := d.gate.Join(m.want.ID, m.key, now, m)
-		if errors.Is(err, gate.ErrQueueFull) {
+		ask := m.want.ask(m)
+		ask.Key = m.key
+		switch _, err := d.gate.Enqueue(ask, now); {
+		case errors.Is(err, gate.ErrQueueFull):
 			m.refuse(QueueFull)
-			return
+		case errors.Is(err, gate.ErrTooLate):
+			m.refuse(TimedOut)
+		case err != nil:
+			m.refuse(LocalFault)
+		default:
+			m.replies <- admitted{queued: true}
 		}
-		m.replies <- admitted{queued: true}
 	}
 }
 
@@ -133,10 +147,24 @@ func (d *callerDesk) leave(id LeaseID, key string) {
 	}
 }
 
-// after serves the waiters that can be served, in the order of their tickets.
+// after tells those whose time is over, serves the waiters that can be served, class by class and in the order of their
+// tickets, and sets the alarm for the next whose time will be over.
 func (d *callerDesk) after() {
-	for !d.closed {
-		w := d.gate.Next(func(w *gate.Waiter) bool { return d.room(w.Key) })
+	if d.closed || d.gate.Waiting() == 0 {
+		return
+	}
+	now := d.sys.now()
+	for w := d.gate.Overdue(now); w != nil; w = d.gate.Overdue(now) {
+		d.gate.Leave(w.ID, gate.TimedOut)
+		w.Tag.(*admit).refuse(TimedOut)
+	}
+	d.serve(now)
+	d.alarm.set(d.sys, d.self, d.gate.NextDeadline(), now, &wakeCaller{})
+}
+
+func (d *callerDesk) serve(now time.Time) {
+	for {
+		w := d.gate.NextAt(now, func(w *gate.Waiter) bool { return d.room(w.Key) })
 		if w == nil {
 			return
 		}
@@ -146,7 +174,7 @@ func (d *callerDesk) after() {
 			continue
 		}
 		d.gate.Leave(w.ID, gate.Served)
-		d.hold(m, d.sys.now())
+		d.hold(m, now)
 		m.replies <- admitted{}
 	}
 }
@@ -193,5 +221,6 @@ func (d *callerDesk) fault(msg any) {
 
 func (d *callerDesk) stop() {
 	d.closed = true
+	d.alarm.off()
 	d.evict(d.sys.goneReason(Evicted), func(string) bool { return true })
 }

@@ -144,7 +144,9 @@ func TestACallerWaitsForAWhileOnly(t *testing.T) {
 	h.Reconfigure(family())
 	p := h.enter(t, "r0", "alone").ends("")
 	for i := range 30 { // more than the queue holds: who timed out has left it
-		h.enter(t, fmt.Sprint("r", i+1), "alone").waits().ends(TimedOut)
+		e := h.enter(t, fmt.Sprint("r", i+1), "alone").waits()
+		h.passTime(h.callerTimeout)
+		e.ends(TimedOut)
 	}
 	h.Leave(p)
 	h.enter(t, "last", "alone").ends("")

@@ -39,10 +39,13 @@ type Dispatcher struct {
 	Now        func() time.Time
 	Random     func() uint64
 	Draining   func() bool
+	Affinity   *Affinity // nil: sessions are not remembered
+
+	turns turns
 }
 
 // Call is one request as the data plane has read it. Body and Headers must stay as they are until the answer has been
-// written.
+// written; what their memory holds behind the headers is the dispatcher's.
 type Call struct {
 	ID       string
 	At       time.Time
@@ -54,10 +57,20 @@ type Call struct {
 	Key      *catalog.Key
 	Ask      request.Ask
 	Gone     *Gone
+	Client   dialect.Client // as it was recognised
+	Opener   Opener         // nil: the head of the answer cannot be sent before its end is known
+}
+
+// Opener is the connection of a client that waits. It is used at most once.
+type Opener interface {
+	// Open sends the head of a 200 with these headers and gives what the rest of the answer is written to. An error means that
+	// the client has gone.
+	Open(headers []Header) (io.Writer, error)
 }
 
 // Answer is what the client gets. Exactly one of Body and Stream is used. Stream runs until the answer has ended and
-// the request is settled; it must be called exactly once. An error from it means that the connection has to be cut.
+// the request is settled; it must be called exactly once. An error from it means that the connection has to be cut. When
+// the head was sent before, Status and Headers are nothing to the client, and Body or Stream goes on behind it.
 type Answer struct {
 	Status  int
 	Headers []Header
@@ -83,7 +96,13 @@ func (d *Dispatcher) Begin(c *Call) (a Answer) {
 }
 
 func (d *Dispatcher) newLife(c *Call) *life {
-	return &life{d: d, c: c, snap: d.Catalog(), key: c.Key, now: d.Now}
+	l := &life{d: d, c: c, snap: d.Catalog(), key: c.Key, now: d.Now}
+	l.newPaper()
+	if c.Opener != nil && c.Ask.Stream && c.Endpoint.Kind == dialect.Generate {
+		l.alive = dialect.NewHeartbeat(l.snap.Settings.KeepAlive, c.Endpoint.Dialect, l.format(), true, c.At)
+	}
+	l.newWay()
+	return l
 }
 
 // Refuse answers a request that never came to a plan, and records that with a lone request.rejected when the journal

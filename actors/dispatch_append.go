@@ -1,6 +1,10 @@
 package actors
 
 import (
+	"errors"
+	"slices"
+
+	"github.com/penstock/penstock/domain/failure"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
@@ -13,14 +17,13 @@ func (l *life) admitted() {
 	if l.stored {
 		return
 	}
-	plan := make([]request.Candidate, len(l.plan.Candidates))
-	for i, c := range l.plan.Candidates {
-		plan[i] = request.Candidate{Upstream: c.Upstream.ID, Tier: c.Tier, Why: c.Why}
+	f := l.paper.admitted.take()
+	plan := f.room[:0]
+	for _, c := range l.plan.Candidates {
+		plan = append(plan, request.Candidate{Upstream: c.Upstream.ID, Tier: c.Tier, Why: c.Why})
 	}
-	later := l.facts
-	l.facts = append(make([]events.Fact, 0, 4),
-		&request.Admitted{Ask: l.c.Ask, InputEstimate: l.inputEstimate(), Plan: plan, Excluded: l.plan.Excluded})
-	l.facts = append(l.facts, later...)
+	f.Admitted = request.Admitted{Ask: l.c.Ask, InputEstimate: l.inputEstimate(), Plan: plan, Excluded: l.passedOver(l.excluded()), Affinity: l.plan.Affinity}
+	l.facts = slices.Insert(l.facts, 0, events.Fact(&f.Admitted))
 }
 
 // inputEstimate is a rough count of input tokens, four bytes each.
@@ -28,21 +31,30 @@ func (l *life) inputEstimate() int64 { return int64(len(l.c.Body)+3) / 4 }
 
 // take makes an append of the collected facts and counts them as stored.
 func (l *life) take(terminal bool) events.Append {
-	row := events.Row{
-		Stream: "request/" + l.c.ID, Version: l.version, Terminal: terminal, At: l.now().UTC(),
-		Node: l.d.Node, Request: l.c.ID, Key: l.c.Ask.Key, Facts: l.facts,
+	if l.stream == "" {
+		l.stream = "request/" + l.c.ID
+	}
+	n := len(l.facts)
+	rows := l.row()
+	if l.tookAt = l.now().UTC(); l.version == 0 {
+		l.admittedAt = l.tookAt
+	}
+	rows[0] = events.Row{
+		Stream: l.stream, Version: l.version, Terminal: terminal, At: l.tookAt,
+		Node: l.d.Node, Request: l.c.ID, Key: l.c.Ask.Key, Facts: l.facts[:n:n],
 	}
 	if l.cand != nil {
-		row.Upstream = l.cand.Upstream.ID
+		rows[0].Upstream = l.cand.Upstream.ID
 	}
-	l.version += int64(len(l.facts))
-	l.facts = nil
-	return events.Append{Rows: []events.Row{row}}
+	l.version += int64(n)
+	l.facts = l.facts[n:]
+	return events.Append{Rows: rows}
 }
 
-// commit stores the collected facts as the durability asks, before something is done that they tell of.
+// commit stores the collected facts as the durability asks, before something is done that they tell of. After an error that
+// is not done, and the request ends.
 func (l *life) commit() error {
-	before := l.version
+	before, facts := l.version, l.facts
 	switch l.d.Durability {
 	case Relaxed:
 		l.d.Journal.Put(l.take(false), events.Must)
@@ -52,6 +64,7 @@ func (l *life) commit() error {
 	default:
 		if err := l.d.Journal.Commit(l.take(false), events.May); err != nil {
 			l.version = before
+			l.doubts(err, facts)
 			return err
 		}
 	}
@@ -69,20 +82,55 @@ func (l *life) awaitCommit() error {
 	return err
 }
 
-// noteQueued begins to store that an admitted request waits. Nil: nobody needs to know when it is stored.
-func (l *life) noteQueued() *events.Pending {
+// noteQueued begins to store that an admitted request waits, and returns what it stores. Nil: nobody needs to know when it is
+// stored.
+func (l *life) noteQueued() (*events.Pending, []events.Fact) {
 	l.admitted()
 	l.add(l.queued)
 	l.stored = true
+	facts := l.facts
 	if l.d.Durability == Relaxed {
 		l.d.Journal.Put(l.take(false), events.Must)
-		return nil
+		return nil, facts
 	}
-	return l.d.Journal.Start(l.take(false), events.May)
+	return l.d.Journal.Start(l.take(false), events.May), facts
 }
 
-// end appends the collected facts as the last of the request.
-func (l *life) end() {
+// doubts keeps the facts of an append that has failed when they may be stored.
+func (l *life) doubts(err error, facts []events.Fact) {
+	if errors.Is(err, events.ErrInDoubt) {
+		l.doubt = facts
+	}
+}
+
+// end appends the collected facts as the last of the request. stored is what ends it instead if the append in doubt turns out
+// to be stored.
+func (l *life) end(stored *request.Settled) {
 	l.ended = true
-	l.d.Journal.Put(l.take(true), events.Last)
+	last := l.take(true)
+	if len(l.doubt) == 0 {
+		l.d.Journal.Put(last, events.Last)
+		return
+	}
+	row := last.Rows[0]
+	row.Version += int64(len(l.doubt))
+	row.Facts = []events.Fact{stored}
+	l.d.Journal.PutEither(events.Append{Rows: []events.Row{row}}, last)
+}
+
+// neverLeft is the evidence of an attempt whose dispatch is in the log although nothing was sent.
+const neverLeft = "the store did not confirm the dispatch in time: nothing was sent"
+
+// afterDoubt is the end of a request whose last append is stored although the store had not said so; nil: none is in doubt. What
+// that append tells of an earlier attempt is not told again, and the attempt that it announces never left.
+func (l *life) afterDoubt(said request.Settled) *request.Settled {
+	if len(l.doubt) == 0 {
+		return nil
+	}
+	s := said // on its own: said costs nothing as long as nothing is in doubt
+	if _, ok := l.doubt[len(l.doubt)-1].(*request.Dispatched); ok {
+		s.Class, s.Evidence = string(failure.Local), neverLeft
+	}
+	l.describe(&s)
+	return &s
 }

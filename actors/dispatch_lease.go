@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,6 +20,16 @@ type trial struct {
 	until    time.Time
 }
 
+// asked is what of it is asked for a lease.
+func (t *trial) asked(model string) Candidate {
+	return Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts, Model: asksFor(t.Candidate, model), LastResort: t.LastResort}
+}
+
+// asksFor is the model as an upstream knows it, which is the scope of its limits.
+func asksFor(c *routing.Candidate, model string) string {
+	return cmp.Or(c.UpstreamModel, c.ResolvedModel, model)
+}
+
 // drop takes one account off; a candidate without accounts is dead.
 func (t *trial) drop(account string) {
 	t.accounts = slices.DeleteFunc(slices.Clone(t.accounts), func(a string) bool { return a == account })
@@ -28,21 +39,29 @@ func (t *trial) drop(account string) {
 // acquire gets a lease: at once from the first candidate that has one free, else by waiting at all of them that have a
 // queue. A refusal says that there is nothing to hope for.
 func (l *life) acquire() *failure.Refusal {
-	want := Want{ID: LeaseID{Request: l.c.ID, Attempt: l.attempts + 1}, Key: l.c.Ask.Key}
+	l.recall = l.room.back.take()
+	want := Want{
+		ID: LeaseID{Request: l.c.ID, Attempt: l.attempts + 1}, Key: l.c.Ask.Key, Class: l.key.Class(), Weight: l.key.FairWeight(),
+		Recall: l.recall,
+	}
 	alive := false
 	for i := range l.tries {
 		t := &l.tries[i]
 		if t.dead {
 			continue
 		}
-		lease, no := l.d.System.Try(want, Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts})
+		lease, no := l.d.System.Try(want, t.asked(l.c.Ask.Model))
 		if no == nil {
 			l.granted(lease)
 			l.at(t.Candidate)
 			return nil
 		}
+		if no.Reason == Recalled {
+			return refuse(failure.OperatorCancelled, "")
+		}
 		t.reason, t.until = no.Reason, no.Until
 		t.dead = t.reason != ConcurrencyFull
+		l.shared = l.shared || no.Reason != ConcurrencyFull && no.Reason != CircuitOpen && no.Reason != NoAccount
 		alive = alive || !t.dead
 	}
 	if !alive {
@@ -61,17 +80,20 @@ func (l *life) wait(want Want) *failure.Refusal {
 	var cs []Candidate
 	for i := range l.tries {
 		if t := &l.tries[i]; !t.dead {
-			cs = append(cs, Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts})
+			cs = append(cs, t.asked(l.c.Ask.Model))
 		}
 	}
+	l.shared = true // queues forget who has left them in their own time
 	began := l.now()
 	var pending *events.Pending
+	var facts []events.Fact // that it is to store
 	queued, noted := false, false
-	lease, no := l.d.System.Wait(want, cs, l.c.Gone.Done(), func(p Place) {
+	lease, no := l.d.System.wait(want, cs, l.c.Gone.Done(), l.pulse(), func(p Place) {
 		queued = true
 		l.queued = &request.Queued{Upstreams: p.Upstreams, Position: p.Position, Ticket: p.Ticket, Deadline: p.Deadline.UTC()}
 		if !l.stored { // else what happened before comes first, with the next dispatch
-			noted, pending = true, l.noteQueued()
+			noted = true
+			pending, facts = l.noteQueued()
 		}
 	})
 	waited := l.now().Sub(began)
@@ -84,6 +106,7 @@ func (l *life) wait(want Want) *failure.Refusal {
 	if pending != nil {
 		if err := pending.Wait(); err != nil {
 			l.version, l.stored, noted = 0, false, false
+			l.doubts(err, facts)
 			if no == nil {
 				r := storeRefusal(err)
 				return &r
@@ -120,6 +143,10 @@ func (l *life) notServed(no Refusal) *failure.Refusal {
 	case TimedOut:
 		l.queueEnd = "timed_out"
 		code, reason = failure.QueueWaitTimeout, "QUEUE_WAIT_TIMEOUT"
+	case TooLate:
+		code, reason = failure.QueueWaitTimeout, "QUEUE_WAIT_TOO_LONG"
+	case Recalled:
+		code, reason = failure.OperatorCancelled, ""
 	case Aborted:
 		l.queueEnd = "aborted"
 		code, reason = failure.ClientDisconnect, "QUEUE_WAIT_ABORTED"
@@ -136,7 +163,11 @@ func (l *life) notServed(no Refusal) *failure.Refusal {
 	case LocalFault, Stopped:
 		code, reason = failure.LocalFault, string(no.Reason)
 	}
-	r := failure.New(code, reason).WithUntil(no.Until, l.now())
+	r := failure.New(code, reason)
+	if no.Reason == TooLate { // it did not wait, and may come back
+		r.Wait = failure.WhenKnown
+	}
+	r = r.WithUntil(no.Until, l.now())
 	return &r
 }
 
@@ -155,6 +186,9 @@ func (l *life) spent() *failure.Refusal {
 		if !t.until.IsZero() && (until.IsZero() || t.until.Before(until)) {
 			until = t.until
 		}
+	}
+	if r.Code == failure.AllUpstreamsUnavailable && l.plan.Affinity == routing.WhyPinned {
+		r = failure.New(r.Code, failure.ContinuationPinned)
 	}
 	r = r.WithUntil(until, l.now())
 	return &r

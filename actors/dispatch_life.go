@@ -1,10 +1,12 @@
 package actors
 
 import (
+	"io"
 	"runtime/debug"
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/failure"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
@@ -24,14 +26,24 @@ type life struct {
 	key  *catalog.Key // of snap
 	now  func() time.Time
 
-	plan    routing.Plan
+	way     *itinerary // memory of the next three, given back in leave
+	plan    *routing.Plan
+	budget  *routing.Budget
 	tries   []trial  // the plan's candidates, in order
+	planned bool     // there was a plan
+	shared  bool     // an actor may still look at the plan
 	failedU []string // upstreams and accounts that failed in this request
 	failedA []string
 
-	version int64 // facts stored, or on their way
+	admittedAt, tookAt time.Time // of the rows of Admitted and of the last fact
+
+	stream  string // its name; "" until it is needed
+	version int64  // facts stored, or on their way
 	facts   []events.Fact
+	rows    []events.Row // room for rows that are still to be written
+	paper   *paper
 	pending *events.Pending // an append that the next step must wait for
+	doubt   []events.Fact   // of the last append, when nobody knows whether it was stored: nothing but the end follows
 	stored  bool            // Admitted is stored, or on its way: the request must be settled
 
 	pass    Pass
@@ -43,16 +55,32 @@ type life struct {
 	up      *catalog.CompiledUpstream // of cand, in snap
 
 	attempts int
+	repeats  int             // of the same account, after a wait that it had asked for
+	opens    []time.Time     // when accounts that refused are usable again
 	queued   *request.Queued // while and after waiting
 	waited   time.Duration
 	queueEnd string // resumed, timed_out, aborted
 	last     *tried // the final attempt so far, when it has failed
 	began    time.Time
 	sent     bool
-	served   bool     // something of an answer has been handed to the client
-	ended    bool     // the terminal fact is stored, or on its way
-	cut      *Gone    // of the attempt under way
-	in       Incoming // the answer that is being read
+	served   bool              // something of an answer has been handed to the client
+	ended    bool              // the terminal fact is stored, or on its way
+	cut      *Gone             // of the attempt under way
+	recall   *Gone             // of the lease: fires when an operator wants it back
+	alive    dialect.Heartbeat // signs of life while it waits
+	out      io.Writer         // what the client reads, once its head was sent while it waited
+	in       Incoming          // the answer that is being read
+	headers  []Header          // of it, those that the client gets
+
+	// Room for what the first attempt needs, so that it is not allocated piece by piece. What is in it belongs to the
+	// fields above, and to whoever is called.
+	room struct {
+		cut  sheet[Gone]
+		back sheet[Gone]
+		out  Outgoing
+		seen tried
+		told Outcome
+	}
 }
 
 // run takes the request through its stages until there is an answer.
@@ -65,8 +93,10 @@ func (l *life) run() Answer {
 		return l.reject(r)
 	}
 	for {
-		if r := l.acquire(); r != nil {
-			return l.giveUp(*r)
+		if !l.leased { // else it is kept for another attempt at the same account
+			if r := l.acquire(); r != nil {
+				return l.giveUp(*r)
+			}
 		}
 		if r := l.dispatch(); r != nil {
 			return l.giveUp(*r)
@@ -79,11 +109,11 @@ func (l *life) run() Answer {
 
 // enter checks what the key may do and takes its slots.
 func (l *life) enter() *failure.Refusal {
-	if !l.key.AllowsModel(l.c.Ask.Model) {
+	if !l.snap.AllowsModel(l.key, l.c.Ask.Model) {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
-	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID}
-	pass, no := l.d.System.Admit(callerOf(l.key), l.key.ID, want, l.c.Gone.Done)
+	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID, Class: l.key.Class(), Weight: l.key.FairWeight()}
+	pass, no := l.d.System.admit(callerOf(l.key), l.key.ID, want, l.c.Gone.Done, l.pulse())
 	if no == nil {
 		l.pass, l.hasPass = pass, true
 		return l.renew() // it may have waited
@@ -120,27 +150,11 @@ func (l *life) renew() *failure.Refusal {
 		return refuse(string(denied), "")
 	}
 	key := snap.Key(l.key.ID)
-	if !key.AllowsModel(l.c.Ask.Model) {
+	if !snap.AllowsModel(key, l.c.Ask.Model) {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
 	l.snap, l.key = snap, key
 	return nil
-}
-
-// routes makes a plan by the present snapshot, without what has failed in this request. What an earlier plan said may
-// be part of facts, so that its memory is left alone.
-func (l *life) routes(live routing.Live) {
-	q := routing.Query{
-		Capability: l.c.Endpoint.Capability, Model: l.c.Ask.Model, Key: l.key, Now: l.now(), Seed: l.d.Random(),
-		Exclude: l.failedU, ExcludeAccounts: l.failedA,
-	}
-	l.plan = routing.Plan{}
-	routing.Make(q, l.snap, live, &l.plan)
-	l.tries = make([]trial, len(l.plan.Candidates))
-	for i := range l.plan.Candidates {
-		c := &l.plan.Candidates[i]
-		l.tries[i] = trial{Candidate: c, accounts: c.Accounts}
-	}
 }
 
 // panicked ends a request in which a fault of ours came up: everything is given back, and the client gets an answer.
@@ -149,7 +163,7 @@ func (l *life) panicked(r any) Answer {
 	fault := failure.New(failure.LocalFault, "panic")
 	if l.ended {
 		l.leave()
-		return refusalAnswer(l.c, fault, l.sent)
+		return l.refusal(fault, l.sent)
 	}
 	if l.sent {
 		fault = fault.At(failure.StageResponse)
@@ -166,6 +180,7 @@ func (l *life) leave() {
 		l.hasPass = false
 		l.d.System.Leave(l.pass)
 	}
+	l.leaveWay()
 }
 
 // release gives the lease back.
@@ -191,6 +206,7 @@ func (l *life) closeAnswer() {
 // leftBehind ends the watch for the client and says whether it had gone.
 func (l *life) leftBehind() bool {
 	gone := !l.c.Gone.Release()
+	l.recall.Release()
 	l.cut.End()
 	return gone
 }

@@ -38,7 +38,8 @@ type Incoming interface {
 	Buffered() int // bytes that a Read would give without waiting; 0 is also "unknown"
 }
 
-// Transport sends calls to upstreams. Nothing is ever sent twice by itself. Errors are *SendError.
+// Transport sends calls to upstreams. Nothing is ever sent twice by itself. Errors are *SendError. The call is the
+// caller's again when Send has returned, but for its Gone.
 type Transport interface {
 	Send(*Outgoing) (Incoming, error)
 }

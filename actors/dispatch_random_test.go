@@ -161,6 +161,7 @@ func randomRequests(t *testing.T, seed uint64) {
 		if c.in(2) {
 			call = r.stream()
 		}
+		call.Ask.Session = []string{"", "s", "t"}[c.n(3)]
 		calls <- call
 		if c.in(10) {
 			r.reconfigure(c, ups)

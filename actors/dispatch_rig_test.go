@@ -28,16 +28,22 @@ type books struct {
 	mu    sync.Mutex
 	check func(types string) (hold chan struct{}, fail bool) // of each row that comes
 	lose  bool                                               // the answer to the next append, which is stored
+	doubt func(types string) (lost, stored bool)             // of each row that comes: the answer is lost, and the append with it or not
 }
 
 var errDisk = errors.New("no space left on device")
 
 func (b *books) Append(ctx context.Context, batch []events.Append, low events.Position) ([]events.Result, error) {
 	b.mu.Lock()
-	check := b.check
+	check, doubt := b.check, b.doubt
 	b.mu.Unlock()
 	for i := range batch {
 		for k := range batch[i].Rows {
+			if doubt != nil {
+				if lost, stored := doubt(batch[i].Rows[k].Types); lost {
+					return nil, b.loseAnswer(ctx, batch, low, stored)
+				}
+			}
 			if check == nil {
 				continue
 			}
@@ -56,9 +62,19 @@ func (b *books) Append(ctx context.Context, batch []events.Append, low events.Po
 	b.mu.Unlock()
 	results, err := b.Store.Append(ctx, batch, low)
 	if lose && err == nil {
-		return nil, fmt.Errorf("%w: the answer was lost", events.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the answer was lost", events.ErrInDoubt)
 	}
 	return results, err
+}
+
+// loseAnswer stores a batch, or does not, and leaves that open.
+func (b *books) loseAnswer(ctx context.Context, batch []events.Append, low events.Position, stored bool) error {
+	if stored {
+		if _, err := b.Store.Append(ctx, batch, low); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the answer was lost", events.ErrInDoubt)
 }
 
 // breakOn fails the next n appends that have a row of these facts.
@@ -104,6 +120,7 @@ func newRig(t testing.TB, resources ...catalog.Resource) *rig {
 		Logger:     slog.New(slog.DiscardHandler), Random: func() uint64 { return 7 }, Draining: r.drain.Load,
 		Now: func() time.Time { return time.Now().Add(time.Duration(r.late.Load())) },
 	}
+	r.Affinity = actors.NewAffinity(&r.snap.Load().Settings.Scheduling)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -63,17 +63,20 @@ func (l *life) bill(t *tried) bill {
 
 // reject ends a request that was never admitted.
 func (l *life) reject(r failure.Refusal) Answer {
-	l.rejected(r, l.plan.Excluded)
-	return refusalAnswer(l.c, r, false)
+	l.rejected(r, l.excluded())
+	return l.refusal(r, false)
 }
 
 func (l *life) rejected(r failure.Refusal, excluded []request.Exclusion) {
-	l.facts = nil
+	stored := l.afterDoubt(request.Settled{
+		Outcome: request.RejectedOut, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage,
+	})
+	l.facts = l.facts[:0]
 	l.add(&request.Rejected{
 		Stage: r.Stage, Code: r.Code, Status: r.Status, Reason: r.Reason, Ask: l.c.Ask, Excluded: excluded,
 		DurationUS: l.now().Sub(l.c.At).Microseconds(),
 	})
-	l.end()
+	l.end(stored)
 	l.leave()
 }
 
@@ -83,7 +86,7 @@ func (l *life) giveUp(r failure.Refusal) Answer {
 	if !l.stored && !gone {
 		for i := range l.tries {
 			if t := &l.tries[i]; t.reason != "" {
-				l.plan.Excluded = append(l.plan.Excluded, request.Exclusion{Upstream: t.Upstream.ID, Reason: string(t.reason)})
+				l.plan.Excluded = append(l.plan.Excluded, request.Exclusion{Upstream: t.Upstream.ID, Reason: string(t.reason), Until: t.until})
 			}
 		}
 		return l.reject(r)
@@ -101,33 +104,40 @@ func (l *life) giveUp(r failure.Refusal) Answer {
 		s.Outcome = request.FailedOutcome
 	}
 	l.settled(s, l.last)
-	return refusalAnswer(l.c, r, l.sent)
+	return l.refusal(r, l.sent)
 }
 
 // settled appends the one end of the request and gives back everything that it holds.
 func (l *life) settled(s *request.Settled, t *tried) {
-	l.facts = nil // the story of a failed attempt that none followed is told by the settlement itself
+	l.facts = l.facts[:0] // the story of a failed attempt that none followed is told by the settlement itself
+	stored := l.afterDoubt(*s)
 	if t != nil {
 		b := l.bill(t)
 		if s.Outcome == request.FailedOutcome && !l.served {
 			b.caller = 0 // the caller got nothing for it
 		}
 		s.Class, s.UpstreamStatus, s.UpstreamID, s.Evidence = string(t.class), t.status, t.upstreamID, t.evidence
-		s.Usage, s.UsageSource, s.ServiceTier = t.usage, t.source, t.tier
+		s.Usage, s.UsageSource, s.ServiceTier, s.ResponseID = t.usage, t.source, t.tier, t.answerID
 		b.into(s)
 		s.TTFTUS, s.AttemptUS = t.ttft.Microseconds(), t.took.Microseconds()
 	}
+	l.describe(s)
+	l.admitted() // an append that was refused took Admitted with it
+	l.add(s)
+	_ = l.awaitCommit() // an error is an answer too; what is not stored yet is kept, and the settlement behind it
+	l.end(stored)
+	l.learn(s)
+	l.leave()
+}
+
+// describe writes what is known of the whole request into its settlement.
+func (l *life) describe(s *request.Settled) {
 	if s.UsageSource == "" {
 		s.UsageSource = pricing.None
 	}
 	s.Attempts, s.Sent = l.attempts, l.sent
 	s.QueueState, s.WaitedUS = l.queueEnd, l.waited.Microseconds()
 	s.DurationUS = l.now().Sub(l.c.At).Microseconds()
-	l.admitted() // an append that was refused took Admitted with it
-	l.add(s)
-	_ = l.awaitCommit() // an error is an answer too; what is not stored yet is kept, and the settlement behind it
-	l.end()
-	l.leave()
 }
 
 // refusalAnswer is a refusal in the client's dialect, or the bare string of early authentication.

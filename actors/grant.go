@@ -34,7 +34,10 @@ type (
 type grant struct {
 	id       LeaseID
 	key      string
+	recall   *Gone // of the asker; nil: none
 	accounts []string
+	model    string // for blocks and breakers of single models
+	last     bool   // last resort: an account serves although it is blocked, unless an operator blocked it
 	since    time.Time
 	try      *tryUpstream  // the asker: one of these two
 	join     *joinUpstream //
@@ -43,23 +46,26 @@ type grant struct {
 	pending    bool // a slot is set aside
 	prev, next *grant
 	permit     breaker.Permit
-	asked      *child // the account that has the word
-	at         int    // accounts that were asked or passed over
-	faulted    bool   // an account answered with a fault
-	void       Reason // set: give everything back and refuse with this
-	won        bool   // the claim was won
+	own        breaker.Permit // of the breaker of the account and model, where there are such
+	asked      *child         // the account that has the word
+	at         int            // accounts that were asked or passed over
+	faulted    bool           // an account answered with a fault
+	void       Reason         // set: give everything back and refuse with this
+	won        bool           // the claim was won
 
 	verdict verdict // the account's answer
 	until   time.Time
+	scope   string // the model whose block stands in the way; "": the account's
+	trial   bool   // the account lets it through as the probe of a block
 
 	ask    tryLease
 	answer leaseAnswer
 }
 
-// reset makes a grant ready for a new asker.
+// reset makes a grant ready for a new asker. What is asked for beside the accounts stays.
 func (g *grant) reset(w Want, accounts []string, now time.Time) {
 	try, join := g.try, g.join
-	*g = grant{id: w.ID, key: w.Key, accounts: accounts, since: now, try: try, join: join}
+	*g = grant{id: w.ID, key: w.Key, recall: w.Recall, accounts: accounts, model: g.model, last: g.last, since: now, try: try, join: join}
 	g.ask.grant, g.answer.grant = g, g
 }
 

@@ -21,8 +21,8 @@ func (u *upstreamDesk) begin(g *grant, now time.Time) Refusal {
 	if u.serving != nil || !u.gate.Room() {
 		return Refusal{Reason: ConcurrencyFull, Upstream: u.id}
 	}
-	if !u.usable(g.accounts, now) {
-		reason, until := u.unable(g.accounts, now)
+	if !u.usable(g, now) {
+		reason, until := u.unable(g, now)
 		return Refusal{Reason: reason, Upstream: u.id, Until: until}
 	}
 	if !u.setAside(g, now) {
@@ -38,6 +38,9 @@ func (u *upstreamDesk) setAside(g *grant, now time.Time) bool {
 	h, err := u.gate.Hold(g.id, g.key, now)
 	if err != nil {
 		return false
+	}
+	if g.recall != nil {
+		h.Tag = g.recall
 	}
 	u.pending.add(g)
 	u.permit(g, h, now)
@@ -57,7 +60,7 @@ func (u *upstreamDesk) duplicate(id LeaseID) Reason {
 func (u *upstreamDesk) permit(g *grant, h *gate.Holder, now time.Time) bool {
 	p, ok, fact := u.breaker.Acquire(now)
 	if fact != nil {
-		u.record(fact)
+		u.record(fact, now)
 	}
 	g.permit, h.Generation, h.Probe = p, p.Generation, p.Probe
 	return ok
@@ -68,7 +71,7 @@ func (u *upstreamDesk) askNext(g *grant, now time.Time) bool {
 	for g.at < len(g.accounts) {
 		c := u.children[g.accounts[g.at]]
 		g.at++
-		if c == nil || !c.usable(now) {
+		if !u.may(c, g, now) || !u.acquireOwn(c, g, now) {
 			continue
 		}
 		g.asked = c
@@ -83,17 +86,21 @@ func (u *upstreamDesk) answered(g *grant, now time.Time) {
 	c := g.asked
 	switch g.verdict {
 	case verdictYes:
-		u.settle(g, now)
-		return
+		if g.void != "" || u.validOwn(c, g, now) {
+			u.settle(g, now)
+			return
+		}
+		u.freeAccount(c, g.id) // its own breaker opened meanwhile
 	case verdictFull:
 		c.full = true
 	case verdictBlocked:
-		c.until = g.until
+		c.mark(g.scope, g.until)
 	case verdictInactive:
 		c.inactive = true
 	case verdictFault:
 		g.faulted = true
 	}
+	u.cancelOwn(g)
 	if g.void == "" && u.askNext(g, now) {
 		return
 	}
@@ -114,16 +121,21 @@ func (u *upstreamDesk) settle(g *grant, now time.Time) {
 	switch {
 	case g.void != "", g.queued && w == nil, g.join != nil && !g.win():
 		u.giveBack(g)
-		if !g.queued {
+		switch {
+		case !g.queued:
 			u.refuse(g, Refusal{Reason: g.void, Upstream: u.id, Until: u.breaker.Until()})
-		} else if g.void == "" {
+		case g.void == "":
 			u.gate.Leave(g.id, gate.Moved)
+		case g.void == Recalled && u.gate.Leave(g.id, gate.Moved):
+			u.refuse(g, Refusal{Reason: Recalled, Upstream: u.id})
 		}
 		return
 	}
 	u.gate.Confirm(g.id, g.asked.spec.ID)
 	u.pending.remove(g)
-	lease := Lease{ID: g.id, Upstream: u.id, Account: g.asked.spec.ID, Generation: g.permit.Generation, Probe: g.permit.Probe}
+	u.note(g)
+	u.used(g.asked, now)
+	lease := Lease{ID: g.id, Upstream: u.id, Account: g.asked.spec.ID, Generation: g.permit.Generation, Probe: g.permit.Probe || g.own.Probe}
 	if g.queued {
 		lease.Ticket, lease.Waited = w.Ticket, now.Sub(w.Since)
 		u.serving = nil
@@ -140,7 +152,7 @@ func (u *upstreamDesk) settle(g *grant, now time.Time) {
 // exhausted ends a grant that no account said yes to. A waiter keeps its place, a newcomer may take one.
 func (u *upstreamDesk) exhausted(g *grant, now time.Time) {
 	u.drop(g)
-	reason, until := u.unable(g.accounts, now)
+	reason, until := u.unable(g, now)
 	switch {
 	case g.void != "":
 		reason, until = g.void, time.Time{}
@@ -171,7 +183,9 @@ func (u *upstreamDesk) drop(g *grant) {
 	}
 	u.pending.remove(g)
 	u.gate.Free(g.id)
+	u.gone(g.id)
 	u.breaker.Cancel(g.permit)
+	u.cancelOwn(g)
 	if u.serving == g {
 		u.serving = nil
 	}
@@ -192,32 +206,40 @@ func (u *upstreamDesk) refuse(g *grant, r Refusal) {
 }
 
 // usable says whether one of the accounts may be asked.
-func (u *upstreamDesk) usable(accounts []string, now time.Time) bool {
-	for _, id := range accounts {
-		if c := u.children[id]; c != nil && c.usable(now) {
+func (u *upstreamDesk) usable(g *grant, now time.Time) bool {
+	for _, id := range g.accounts {
+		if u.may(u.children[id], g, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// unable says what stands in the way of all of these accounts: full ones may free up, blocked ones at a known time.
-func (u *upstreamDesk) unable(accounts []string, now time.Time) (Reason, time.Time) {
+// unable says what stands in the way of all of these accounts: full ones may free up; blocked ones, and those whose own
+// breaker is open, at a known time.
+func (u *upstreamDesk) unable(g *grant, now time.Time) (Reason, time.Time) {
 	reason, until := NoAccount, time.Time{}
-	for _, id := range accounts {
-		c := u.children[id]
-		switch {
-		case c == nil || c.inactive:
-		case now.Before(c.until):
-			if until.IsZero() || c.until.Before(until) {
-				until = c.until
-			}
-		default:
-			reason = ConcurrencyFull
-		}
+	if g.last && g.verdict == verdictBlocked { // by an operator, which only the account itself knows
+		return reason, g.until
 	}
-	if reason == ConcurrencyFull {
-		until = time.Time{}
+	for _, id := range g.accounts {
+		c := u.children[id]
+		if c == nil || c.inactive {
+			continue
+		}
+		at, out := c.shut(g, now)
+		if ok, opens := u.checkOwn(c, g, now); !ok {
+			reason = CircuitOpen
+			if out = true; opens.After(at) {
+				at = opens
+			}
+		}
+		if !out {
+			return ConcurrencyFull, time.Time{}
+		}
+		if !at.IsZero() && (until.IsZero() || at.Before(until)) {
+			until = at
+		}
 	}
 	return reason, until
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -42,7 +43,7 @@ func (s *System) Reconfigure(l Layout) {
 		upstreams: map[string]*upstreamRef{}, accounts: map[string]*accountRef{},
 		callers: map[CallerID]*callerRef{}, keys: map[string]*callerRef{},
 	}
-	view := &boardView{upstreams: map[string]*upstreamFigures{}, accounts: map[string]*accountFigures{}}
+	view := &boardView{upstreams: map[string]*upstreamFigures{}, accounts: map[string]*accountFigures{}, of: map[string][]accountSpot{}}
 	accounts := map[string][]catalog.Account{}
 	for _, a := range l.Accounts {
 		accounts[a.Upstream] = append(accounts[a.Upstream], a)
@@ -56,7 +57,9 @@ func (s *System) Reconfigure(l Layout) {
 		is.upstreams[spec.ID], view.upstreams[spec.ID] = r, r.figures
 		for _, a := range s.instruct(r, spec, accounts[spec.ID], was) {
 			is.accounts[a.id], view.accounts[a.id] = a, a.figures
+			view.of[spec.ID] = append(view.of[spec.ID], accountSpot{a.id, a.figures})
 		}
+		slices.SortFunc(view.of[spec.ID], func(a, b accountSpot) int { return strings.Compare(a.id, b.id) })
 	}
 	s.placeCallers(l, was, is)
 	s.dir.Store(is)
@@ -120,11 +123,15 @@ func (u *upstreamDesk) reconfigure(ctx actor.Context, m *reconfigureUpstream, no
 	for id, c := range u.children {
 		if children[id] == nil {
 			ctx.Poison(c.pid) // answers what it was asked before
+			if u.own != nil {
+				u.own.RemoveAccount(id)
+			}
 		}
 	}
 	u.children, u.spec = children, m.spec
 	u.gate.Reconfigure(gatePolicy(&m.spec))
-	u.breaker.Reconfigure(breakerPolicy(&m.spec))
+	u.breaker.Reconfigure(m.spec.Breaker.Policy())
+	u.ownBreakers()
 	u.evictHopeless()
 	return refs
 }

@@ -18,7 +18,7 @@ func BenchmarkTryRelease(b *testing.B) {
 					u, a := fmt.Sprint("u", i), fmt.Sprint("a", i)
 					l.Upstreams = append(l.Upstreams, up(u, 1000, 0))
 					l.Accounts = append(l.Accounts, acc(a, u, 1000))
-					cs = append(cs, Candidate{u, []string{a}})
+					cs = append(cs, Candidate{Upstream: u, Accounts: []string{a}})
 				}
 				h := openHouse(b, l)
 				b.ReportAllocs()

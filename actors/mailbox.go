@@ -47,8 +47,15 @@ func (m *mailbox) UserMessageCount() int {
 // PostUserMessage implements actor.Mailbox.
 func (m *mailbox) PostUserMessage(msg any) {
 	m.mu.Lock()
-	m.user.push(msg)
-	m.posted()
+	if m.running || m.suspended {
+		m.user.push(msg)
+		m.posted()
+		return
+	}
+	m.running = true // nobody works, so that nothing is waiting: this is next, without a detour over the queue
+	m.mu.Unlock()
+	m.invoke(msg, false)
+	m.goOn(postedMax - 1)
 }
 
 // PostSystemMessage implements actor.Mailbox.
@@ -63,7 +70,14 @@ func (m *mailbox) posted() {
 	run := !m.running
 	m.running = true
 	m.mu.Unlock()
-	if run && !m.work(postedMax) {
+	if run {
+		m.goOn(postedMax)
+	}
+}
+
+// goOn works the mailbox off for a poster, who has set running: so many messages, and then a goroutine does the rest.
+func (m *mailbox) goOn(most int) {
+	if !m.work(most) {
 		go func() {
 			for !m.work(turnMax) {
 				runtime.Gosched()

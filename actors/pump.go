@@ -25,7 +25,7 @@ type stream struct {
 	t      *tried
 	format dialect.Format
 	strip  bool   // chat usage that we asked for is kept from the client
-	plain  bool   // not compressed: events can be told apart and an error event can be added
+	plain  bool   // the client gets it uncompressed: events can be told apart and an error event can be added
 	ready  []byte // to be written
 	buf    []byte
 	report time.Time // of the last progress
@@ -40,13 +40,16 @@ var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 type source struct {
 	in      Incoming
 	decoder io.Reader // nil: not compressed
-	raw     []byte    // read since it was last taken; only with a decoder
+	keep    bool      // the client gets it compressed
+	raw     []byte    // then: read since it was last taken
 }
 
 // Read is the decoder's view of the upstream.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
-	s.raw = append(s.raw, p[:n]...)
+	if s.keep {
+		s.raw = append(s.raw, p[:n]...)
+	}
 	return n, err
 }
 
@@ -212,6 +215,9 @@ func (s *stream) finish(w io.Writer, err error) error {
 	gone := l.leftBehind()
 	t.usage, t.source = s.usage(complete)
 	t.tier, t.took = s.meter.ServiceTier(), l.now().Sub(l.began)
+	if continues(l.c.Endpoint.Dialect) {
+		t.answerID = s.meter.ID()
+	}
 	switch {
 	case complete && !s.quiet:
 		s.done()
@@ -219,6 +225,8 @@ func (s *stream) finish(w io.Writer, err error) error {
 		return nil
 	case gone:
 		return s.cancelled()
+	case l.recalled():
+		return s.takenBack(w)
 	}
 	return s.cutShort(w, err)
 }
@@ -239,7 +247,7 @@ func (s *stream) cancelled() error {
 // its dialect; it never gets a terminal marker. When the upstream itself told, its own event is enough.
 func (s *stream) cutShort(w io.Writer, err error) error {
 	l, t := s.l, s.t
-	o := failure.Observation{Status: t.status, CutMidStream: true}
+	o := failure.Observation{Status: t.status, CutMidStream: true, Header: l.in.Header}
 	told := s.meter.Failed()
 	if told {
 		e := s.meter.Failure()
@@ -252,13 +260,7 @@ func (s *stream) cutShort(w io.Writer, err error) error {
 		t.evidence = clip(err.Error())
 	}
 	r := failure.New(t.ClientCode, string(t.class))
-	if !told && s.plain {
-		e := errorOf(l.c, r, true)
-		e.Sequence, e.ResponseID, e.Model = s.meter.Events(), s.meter.ID(), s.meter.Model()
-		s.ready = dialect.AppendStreamError(s.ready[:0], l.c.Endpoint.Dialect, s.format, e)
-		s.write(w)
-		told = true
-	}
+	told = told || s.tell(w, r)
 	s.done()
 	l.tell = l.outcome(t)
 	l.settled(&request.Settled{

@@ -11,7 +11,7 @@ import (
 // openStream reads a stream up to its first content. Until then another upstream may still take over.
 func (l *life) openStream() (Answer, bool) {
 	s := &stream{l: l, format: l.format(), t: l.seen(), plain: true, src: &source{in: l.in}}
-	headers := passing(l.in)
+	headers := l.passing()
 	if enc := l.in.Header("Content-Encoding"); enc != "" && enc != "identity" {
 		d, err := l.in.Decode(s.src)
 		if err != nil {
@@ -19,7 +19,8 @@ func (l *life) openStream() (Answer, bool) {
 			s.t.evidence = clip(err.Error())
 			return l.failed(s.t)
 		}
-		s.src.decoder, s.plain = d, false
+		s.plain = l.alive.Committed() // its head says nothing of a compression
+		s.src.decoder, s.src.keep = d, !s.plain
 	}
 	s.strip = s.plain && l.injects()
 	s.meter = meters.Get().(*dialect.Meter)
@@ -40,7 +41,7 @@ func (l *life) openStream() (Answer, bool) {
 // early fails an attempt whose stream ended, or said that it failed, before any content.
 func (s *stream) early(err error) (Answer, bool) {
 	l, t := s.l, s.t
-	o := failure.Observation{Status: t.status}
+	o := failure.Observation{Status: t.status, Header: l.in.Header}
 	switch e := s.meter.Failure(); {
 	case s.meter.Failed():
 		o.StreamFailedBeforeContent, o.ErrorType, o.ErrorCode, o.ErrorMessage = true, e.Type, e.Code, e.Message

@@ -31,35 +31,64 @@ func (u *upstreamDesk) enqueue(j *joinUpstream, now time.Time) {
 		return
 	}
 	r := Refusal{Reason: ConcurrencyFull, Upstream: u.id}
-	if !u.usable(j.grant.accounts, now) {
-		r.Reason, r.Until = u.unable(j.grant.accounts, now)
+	if !u.usable(&j.grant, now) {
+		r.Reason, r.Until = u.unable(&j.grant, now)
 	}
 	q := u.gate.Queue()
 	if q == nil || r.Reason == NoAccount && (r.Until.IsZero() || r.Until.After(now.Add(q.Timeout))) {
-		j.say(said{kind: saidRefused, refusal: r})
+		j.say(said{kind: saidRefused, refusal: u.expecting(r, now)})
 		return
 	}
-	w, err := u.gate.Join(j.party.want.ID, j.party.want.Key, now, j)
+	w, err := u.gate.Enqueue(j.party.want.ask(j), now)
 	switch {
 	case errors.Is(err, gate.ErrQueueFull):
 		r.Reason = QueueFull
+	case errors.Is(err, gate.ErrTooLate):
+		r.Reason = TooLate
 	case err != nil:
 		r.Reason = LocalFault
 	default:
-		j.say(said{kind: saidJoined, position: u.gate.Waiting(), ticket: w.Ticket, deadline: w.Deadline, timeout: q.Timeout})
+		at := u.gate.Position(w.ID)
+		s := said{kind: saidJoined, position: at, ticket: w.Ticket, deadline: w.Deadline}
+		s.expected, s.estimated = u.gate.ExpectedWait(at)
+		j.say(s)
 		return
 	}
-	j.say(said{kind: saidRefused, refusal: r})
+	j.say(said{kind: saidRefused, refusal: u.expecting(r, now)})
+}
+
+// expecting adds to a refusal for want of a slot when one more would have its turn, as far as that is known.
+func (u *upstreamDesk) expecting(r Refusal, now time.Time) Refusal {
+	switch r.Reason {
+	case ConcurrencyFull, QueueFull, TooLate:
+		if wait, known := u.gate.ExpectedWait(u.gate.Waiting() + 1); known && r.Until.IsZero() {
+			r.Until = now.Add(wait)
+		}
+	}
+	return r
+}
+
+// expire tells those whose deadline is over. One that is being served elsewhere has only not left yet.
+func (u *upstreamDesk) expire(now time.Time) {
+	for w := u.gate.Overdue(now); w != nil; w = u.gate.Overdue(now) {
+		j, at := w.Tag.(*joinUpstream), u.gate.Position(w.ID)
+		if !j.party.claim.waiting() {
+			u.gate.Leave(w.ID, gate.Moved)
+			continue
+		}
+		u.gate.Leave(w.ID, gate.TimedOut)
+		j.say(said{kind: saidEvicted, refusal: Refusal{Reason: TimedOut, Upstream: u.id, Position: at}})
+	}
 }
 
 // serve hands a free slot to the first waiter that can be served. It begins one hand-over and the account's answer
 // leads back here.
 func (u *upstreamDesk) serve(now time.Time) {
-	for u.serving == nil && u.spec.Active && u.anyUsable(now) {
+	for u.serving == nil && u.spec.Active && u.gate.Room() && u.anyUsable(now) {
 		if ok, _ := u.breaker.Check(now); !ok {
 			return
 		}
-		w := u.gate.Next(func(w *gate.Waiter) bool { return u.usable(w.Tag.(*joinUpstream).grant.accounts, now) })
+		w := u.gate.NextAt(now, func(w *gate.Waiter) bool { return u.usable(&w.Tag.(*joinUpstream).grant, now) })
 		if w == nil {
 			return
 		}
@@ -84,7 +113,7 @@ func (u *upstreamDesk) serve(now time.Time) {
 // anyUsable spares the walk through a long queue while every account is full.
 func (u *upstreamDesk) anyUsable(now time.Time) bool {
 	for _, c := range u.children {
-		if c.usable(now) {
+		if _, shut := c.shutFor("", now); !c.full && !c.inactive && !shut {
 			return true
 		}
 	}
@@ -104,21 +133,17 @@ func (u *upstreamDesk) evict(r Refusal, which func(*joinUpstream) bool) {
 	}
 }
 
-// setAlarm wakes the actor when the first blocked account may be asked again.
+// setAlarm wakes the actor when the next waiter's time is over, or the first account that is
+// blocked, or whose own breaker is open, may be asked again.
 func (u *upstreamDesk) setAlarm(now time.Time) {
-	var first time.Time
+	first := u.gate.NextDeadline()
 	for _, c := range u.children {
-		if now.Before(c.until) && (first.IsZero() || c.until.Before(first)) {
-			first = c.until
+		for _, at := range c.marks {
+			first = sooner(first, at, now)
 		}
 	}
-	if first.IsZero() || u.alarm != nil && !first.Before(u.alarmAt) {
-		return
+	if u.own != nil {
+		first = sooner(first, u.own.Opens(now), now)
 	}
-	if u.alarm != nil {
-		u.alarm.Stop()
-	}
-	self := u.self
-	u.alarmAt = first
-	u.alarm = time.AfterFunc(first.Sub(now), func() { u.sys.send(self, &wakeUpstream{}) })
+	u.alarm.set(u.sys, u.self, first, now, &wakeUpstream{})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -34,7 +35,7 @@ func TestManyAskersNeverExceedTheSlotsAndKeepTheirOrder(t *testing.T) {
 		wg.Go(func() {
 			for n := range 200 {
 				w := req(fmt.Sprint(i, "-", n))
-				l, no := h.Wait(w, []Candidate{{"u", []string{"a", "b"}}}, nil, nil)
+				l, no := h.Wait(w, []Candidate{{Upstream: "u", Accounts: []string{"a", "b"}}}, nil, nil)
 				if no != nil {
 					t.Errorf("%+v", *no)
 					return
@@ -178,7 +179,7 @@ func TestRandomTrafficLeavesNothingBehind(t *testing.T) {
 			Upstreams: []catalog.Upstream{up("u", 3, 10), up("v", 2, -1), up("w", -1, 0)},
 			Accounts:  []catalog.Account{acc("a", "u", 2), acc("b", "u", 2), acc("c", "v", 1), acc("d", "v", -1), acc("e", "w", 1)},
 		}
-		all := []Candidate{{"u", []string{"a", "b"}}, {"v", []string{"c", "d"}}, {"w", []string{"e"}}, {"u", []string{"b"}}}
+		all := []Candidate{{Upstream: "u", Accounts: []string{"a", "b"}}, {Upstream: "v", Accounts: []string{"c", "d"}}, {Upstream: "w", Accounts: []string{"e"}}, {Upstream: "u", Accounts: []string{"b"}}}
 		h := openHouse(t, layout)
 		var askers, others sync.WaitGroup
 		for i := range 12 {
@@ -208,7 +209,7 @@ func TestRandomTrafficLeavesNothingBehind(t *testing.T) {
 						h.fail(l, 3)
 						h.Release(l, nil)
 					case 1:
-						h.Release(l, &Outcome{Block: &Block{Until: h.now().Add(time.Second), Reason: "http_429"}})
+						h.Release(l, &Outcome{Block: &Block{Ask: account.Ask{Until: h.now().Add(time.Second), Reason: "http_429"}}})
 					case 2:
 						h.Cancel(l.ID, l.Upstream)
 					default:

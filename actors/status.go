@@ -4,18 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/penstock/penstock/domain/breaker"
 )
 
 // UpstreamStatus is everything about one upstream at one moment, as `upstream status` and the admin API show it.
 type UpstreamStatus struct {
 	ID       string          `json:"id"`
-	Slots    *int            `json:"slots"` // null: unlimited
-	Held     []HeldSlot      `json:"held"`  // oldest first
-	Waiting  []WaitingPlace  `json:"waiting"`
+	Slots    *int            `json:"slots"`   // null: unlimited
+	Held     []HeldSlot      `json:"held"`    // oldest first
+	Waiting  []WaitingPlace  `json:"waiting"` // in the order of being served
+	Waits    WaitsStatus     `json:"waits"`
+	Shares   []KeyShare      `json:"shares"`     // of the keys that have most
+	Others   OtherShares     `json:"other_keys"` // the sum of all other keys
 	Breaker  BreakerStatus   `json:"breaker"`
-	Accounts []AccountStatus `json:"accounts"` // by id
+	Breakers []BreakerStatus `json:"breakers,omitempty"`          // of single accounts and models, where breaker.per asks for them
+	Accounts []AccountStatus `json:"accounts"`                    // by id
+	Bindings *int            `json:"affinity_bindings"`           // sessions that are bound here; null: not known. Whoever asks fills it in
+	Sessions []BoundSession  `json:"affinity_sessions,omitempty"` // the last used of them
 	Totals   TotalsStatus    `json:"totals"`
 }
 
@@ -27,6 +31,7 @@ type HeldSlot struct {
 	Account   string    `json:"account"` // "" while granting
 	Phase     string    `json:"phase"`   // granting, granted, streaming
 	Since     time.Time `json:"since"`
+	Recalled  string    `json:"recalled,omitempty"` // why an operator wants it back
 }
 
 // WaitingPlace is one place in the queue.
@@ -36,25 +41,35 @@ type WaitingPlace struct {
 	Position  int       `json:"position"` // from 1
 	Since     time.Time `json:"since"`
 	Deadline  time.Time `json:"deadline"`
+	Attempt   int       `json:"attempt"`
+	Class     string    `json:"class"` // high, normal, low
+	Ticket    uint64    `json:"ticket"`
+	Expected  *int64    `json:"expected_wait_ms"` // from now on, by the pace of the last leases; null: not known
 }
 
-// BreakerStatus is a breaker with its evidence.
-type BreakerStatus struct {
-	State    breaker.State      `json:"state"`
-	Since    time.Time          `json:"since"`
-	Until    *time.Time         `json:"until"` // open: when the first probe may go
-	Failures int                `json:"failures"`
-	Last     []breaker.Evidence `json:"last"` // oldest first
+// WaitsStatus sums up the queue.
+type WaitsStatus struct {
+	Waiting    int    `json:"waiting"`
+	Oldest     int64  `json:"oldest_ms"`                    // how long the first of them has waited, 0 without one
+	HeldFor    *int64 `json:"held_ms"`                      // how long a slot is held, on the average of the last leases; null: not known
+	Newcomer   *int64 `json:"expected_wait_ms"`             // of one who came now; null: not known
+	Discipline string `json:"discipline" enum:",fifo,fair"` // "": there is no queue
 }
 
-// AccountStatus is one account.
-type AccountStatus struct {
-	ID     string     `json:"id"`
-	Slots  *int       `json:"slots"` // null: unlimited
-	Held   int        `json:"held"`
-	State  string     `json:"state"` // ready, blocked, inactive
-	Reason string     `json:"reason"`
-	Until  *time.Time `json:"until"` // blocked only
+// KeyShare is what one key has of an upstream.
+type KeyShare struct {
+	Key     string `json:"key"`
+	Held    int    `json:"held"`
+	Waiting int    `json:"waiting"`
+	Served  uint64 `json:"served"` // leases granted, with or without a wait
+}
+
+// OtherShares is what the keys have together that are not named one by one.
+type OtherShares struct {
+	Keys    int    `json:"keys"`
+	Held    int    `json:"held"`
+	Waiting int    `json:"waiting"`
+	Served  uint64 `json:"served"`
 }
 
 // TotalsStatus counts since the actor was started.
@@ -63,6 +78,8 @@ type TotalsStatus struct {
 	Granted  uint64 `json:"granted"` // with or without a wait
 	TimedOut uint64 `json:"timed_out"`
 	Aborted  uint64 `json:"aborted"`
+	Moved    uint64 `json:"moved"` // left the queue to be served elsewhere, or were sent away
+	Freed    uint64 `json:"freed"` // slots taken back by hand
 }
 
 type statusUpstream struct {
@@ -92,24 +109,22 @@ func (u *upstreamDesk) status() *UpstreamStatus {
 	t := u.gate.Totals()
 	st := &UpstreamStatus{
 		ID: u.id, Slots: u.spec.Slots, Held: []HeldSlot{}, Waiting: []WaitingPlace{}, Accounts: []AccountStatus{},
-		Breaker: BreakerStatus{
-			State: u.breaker.State(), Since: u.breaker.Since(), Until: some(u.breaker.Until()),
-			Failures: u.breaker.Failures(), Last: append([]breaker.Evidence{}, u.breaker.Last()...),
+		Breaker: breakerStatus(u.breaker.View()), Breakers: u.ownStatus(),
+		Totals: TotalsStatus{
+			Queued: t.Queued, Granted: t.Granted, TimedOut: t.TimedOut, Aborted: t.Aborted, Moved: t.Moved, Freed: t.Evicted,
 		},
-		Totals: TotalsStatus{Queued: t.Queued, Granted: t.Granted, TimedOut: t.TimedOut, Aborted: t.Aborted},
 	}
 	for h := range u.gate.Holders {
 		st.Held = append(st.Held, HeldSlot{
 			RequestID: h.ID.Request, Attempt: h.ID.Attempt, Key: h.Key, Account: h.Account, Phase: string(h.Phase), Since: h.Since,
+			Recalled: h.Evicted,
 		})
 	}
 	slices.SortFunc(st.Held, func(a, b HeldSlot) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.RequestID, b.RequestID), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	for at, w := range u.gate.Waiters {
-		st.Waiting = append(st.Waiting, WaitingPlace{RequestID: w.ID.Request, Key: w.Key, Position: at, Since: w.Since, Deadline: w.Deadline})
-	}
 	now := u.sys.now()
+	u.queueStatus(st, now)
 	for id, c := range u.children {
 		st.Accounts = append(st.Accounts, c.status(id, now))
 	}
@@ -117,22 +132,37 @@ func (u *upstreamDesk) status() *UpstreamStatus {
 	return st
 }
 
-func (c *child) status(id string, now time.Time) AccountStatus {
-	f := c.figures.read()
-	a := AccountStatus{ID: id, Slots: c.spec.Slots, Held: f.Held, State: "ready"}
-	switch {
-	case !c.spec.Active:
-		a.State = "inactive"
-	case now.Before(f.BlockedUntil):
-		a.State, a.Reason, a.Until = "blocked", f.Reason, some(f.BlockedUntil)
+// sharesMax is how many keys are named.
+const sharesMax = 20
+
+// queueStatus fills in who waits, for how long, and which key has how much.
+func (u *upstreamDesk) queueStatus(st *UpstreamStatus, now time.Time) {
+	for _, p := range u.gate.Places(now) {
+		st.Waiting = append(st.Waiting, WaitingPlace{
+			RequestID: p.ID.Request, Attempt: p.ID.Attempt, Key: p.Key, Class: p.Class.String(), Ticket: p.Ticket, Position: p.Position,
+			Since: p.Since, Deadline: p.Deadline, Expected: milliseconds(p.Expected, p.Estimated),
+		})
+		st.Waits.Oldest = max(st.Waits.Oldest, now.Sub(p.Since).Milliseconds())
 	}
-	return a
+	st.Waits.Waiting = len(st.Waiting)
+	st.Waits.HeldFor = milliseconds(u.gate.HeldFor())
+	st.Waits.Newcomer = milliseconds(u.gate.ExpectedWait(len(st.Waiting) + 1))
+	if q := u.gate.Queue(); q != nil {
+		st.Waits.Discipline = q.Discipline.String()
+	}
+	shares := u.gate.Shares(sharesMax)
+	st.Shares = make([]KeyShare, 0, len(shares.Top))
+	for _, s := range shares.Top {
+		st.Shares = append(st.Shares, KeyShare(s))
+	}
+	st.Others = OtherShares{Keys: shares.RestKeys, Held: shares.Rest.Held, Waiting: shares.Rest.Waiting, Served: shares.Rest.Served}
 }
 
-// some is nil for the zero time.
-func some(t time.Time) *time.Time {
-	if t.IsZero() {
+// milliseconds is nil for what is not known.
+func milliseconds(d time.Duration, known bool) *int64 {
+	if !known {
 		return nil
 	}
-	return &t
+	ms := d.Milliseconds()
+	return &ms
 }

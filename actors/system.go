@@ -25,6 +25,11 @@ type Recorder interface {
 	Record(stream, upstream string, fact events.Fact)
 }
 
+// datedRecorder is a Recorder that takes the moment of the fact as well: then a restart restores the very same moments.
+type datedRecorder interface {
+	RecordAt(stream, upstream string, at time.Time, fact events.Fact)
+}
+
 // Options of a System. All may be zero: no log, the system's clock, nothing recorded.
 type Options struct {
 	Logger   *slog.Logger
@@ -90,6 +95,7 @@ func NewSystem(o Options) *System {
 	}
 	engineLog := slog.New(warnings{s.log.Handler()})
 	s.engine = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return engineLog }))
+	s.board.now = s.now
 	s.dir.Store(&directory{})
 	return s
 }
@@ -111,8 +117,10 @@ func (s *System) unique(name string) string {
 	return name + "#" + strconv.FormatUint(s.serial.Add(1), 10)
 }
 
-func (s *System) record(stream, upstream string, fact any) {
-	if s.recorder != nil {
+func (s *System) record(stream, upstream string, fact any, at time.Time) {
+	if r, ok := s.recorder.(datedRecorder); ok {
+		r.RecordAt(stream, upstream, at, fact)
+	} else if s.recorder != nil {
 		s.recorder.Record(stream, upstream, fact)
 	}
 }
@@ -145,17 +153,38 @@ func (s *System) upstream(id string) (*upstreamRef, *Refusal) {
 	return r, nil
 }
 
-// Breaker is the operator's hand on a breaker: "open" takes the upstream out of service for its open_for, "close" puts
-// it back. It is in force when it returns.
+// Breaker is Switch of the whole upstream: "open" for its open_for, or "close".
 func (s *System) Breaker(upstream, action string) error {
 	if action != "open" && action != "close" {
 		return errors.Newf("action %q is neither open nor close", action)
 	}
+	return s.Switch(upstream, Switch{Open: action == "open"})
+}
+
+// Switch is what an operator wants of a breaker. The zero value closes all of an upstream's.
+type Switch struct {
+	Open  bool
+	Until time.Time   // of opening; zero: as long as the settings say
+	Of    breaker.Key // one account and model of it; zero: the whole upstream
+}
+
+// Errors of Switch.
+var (
+	ErrNoOwnBreaker = errors.New("has no breakers for single accounts and models: set breaker.per to account_model")
+	ErrUntilIsOver  = errors.New("is not in the future")
+)
+
+// Switch is the operator's hand on a breaker: opening takes the upstream, or one model at one of its accounts, out of
+// service; closing puts it back. It is in force when it returns.
+func (s *System) Switch(upstream string, w Switch) error {
 	r, no := s.upstream(upstream)
 	if no != nil {
 		return errors.Newf("upstream %q is not known", upstream)
 	}
-	m := &switchBreaker{open: action == "open", done: make(chan error, 1)}
+	if w.Open && !w.Until.IsZero() && !w.Until.After(s.now()) {
+		return errors.Wrapf(ErrUntilIsOver, "until %s", w.Until.Format(time.RFC3339))
+	}
+	m := &switchBreaker{open: w.Open, until: w.Until, key: w.Of, done: make(chan error, 1)}
 	s.send(r.pid, m)
 	return errors.Wrapf(await(m.done, r.gone), "upstream %q", upstream)
 }
@@ -173,7 +202,8 @@ func (s *System) BlockAccount(id string, until *time.Time) error {
 	case until == nil:
 		s.send(r.pid, &unblockAccount{by: account.Operator, done: done})
 	case until.After(s.now()):
-		s.send(r.pid, &blockAccount{until: *until, reason: "operator", source: account.Operator, done: done})
+		ask := account.Ask{Until: *until, Reason: account.Operator, Source: account.Operator}
+		s.send(r.pid, &blockAccount{ask: ask, done: done})
 	default:
 		return errors.Newf("until %s is not in the future", until.Format(time.RFC3339))
 	}
@@ -186,7 +216,7 @@ func (s *System) Restore(fact events.Fact, at time.Time) error {
 	d := s.dir.Load()
 	toAccount := func(id string) error {
 		if r := d.accounts[id]; r != nil {
-			m := &restoreAccount{fact: fact, done: make(chan error, 1)}
+			m := &restoreAccount{fact: fact, at: at, done: make(chan error, 1)}
 			s.send(r.pid, m)
 			return errors.Wrapf(await(m.done, r.gone), "account %q", id)
 		}

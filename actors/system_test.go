@@ -251,9 +251,40 @@ func TestStatusHasTheShapeOfTheContract(t *testing.T) { // pain 40
    "key": "key-r2",
    "position": 1,
    "since": "2026-01-02T03:04:06Z",
-   "deadline": "2026-01-02T03:05:06Z"
+   "deadline": "2026-01-02T03:05:06Z",
+   "attempt": 1,
+   "class": "normal",
+   "ticket": 1,
+   "expected_wait_ms": null
   }
  ],
+ "waits": {
+  "waiting": 1,
+  "oldest_ms": 0,
+  "held_ms": null,
+  "expected_wait_ms": null,
+  "discipline": "fifo"
+ },
+ "shares": [
+  {
+   "key": "key-r1",
+   "held": 1,
+   "waiting": 0,
+   "served": 1
+  },
+  {
+   "key": "key-r2",
+   "held": 0,
+   "waiting": 1,
+   "served": 0
+  }
+ ],
+ "other_keys": {
+  "keys": 0,
+  "held": 0,
+  "waiting": 0,
+  "served": 0
+ },
  "breaker": {
   "state": "closed",
   "since": "2026-01-02T03:04:05Z",
@@ -263,9 +294,14 @@ func TestStatusHasTheShapeOfTheContract(t *testing.T) { // pain 40
    {
     "at": "2026-01-02T03:04:05Z",
     "class": "http_5xx",
-    "status": 502
+    "status": 502,
+    "account": "a",
+    "request": "r1"
    }
-  ]
+  ],
+  "probing": false,
+  "reopened": 0,
+  "history": []
  },
  "accounts": [
   {
@@ -282,14 +318,18 @@ func TestStatusHasTheShapeOfTheContract(t *testing.T) { // pain 40
    "held": 0,
    "state": "blocked",
    "reason": "operator",
-   "until": "2026-01-02T04:04:06Z"
+   "until": "2026-01-02T04:04:06Z",
+   "source": "operator"
   }
  ],
+ "affinity_bindings": null,
  "totals": {
   "queued": 1,
   "granted": 1,
   "timed_out": 0,
-  "aborted": 0
+  "aborted": 0,
+  "moved": 0,
+  "freed": 0
  }
 }`
 	if string(got) != want {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 )
@@ -22,7 +23,9 @@ func three() Layout {
 }
 
 func TestTryGrantsOrSaysWhyNot(t *testing.T) {
-	u := func(accounts ...string) Candidate { return Candidate{Upstream: "u", Accounts: accounts} }
+	u := func(accounts ...string) Candidate {
+		return Candidate{Upstream: "u", Accounts: accounts}
+	}
 	block := func(h *house, id string, d time.Duration) {
 		until := h.now().Add(d)
 		if err := h.BlockAccount(id, &until); err != nil {
@@ -154,7 +157,7 @@ func TestAnAttemptMayBlockItsAccount(t *testing.T) { // pains 46, 49, 50
 	h := openHouse(t, three())
 	ab := Candidate{Upstream: "u", Accounts: []string{"a", "b"}}
 	l := h.take("r1", ab)
-	h.Release(l, &Outcome{Block: &Block{Until: h.now().Add(72 * time.Hour), Reason: "http_429", Source: "retry-after"}})
+	h.Release(l, &Outcome{Block: &Block{Ask: account.Ask{Until: h.now().Add(72 * time.Hour), Reason: "http_429", Source: "retry-after"}}})
 	if l := h.take("r2", ab); l.Account != "b" {
 		t.Fatalf("a blocked account served: %+v", l)
 	}

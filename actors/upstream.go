@@ -18,12 +18,14 @@ type upstreamDesk struct {
 	spec     catalog.Upstream
 	gate     *gate.Gate
 	breaker  *breaker.Breaker
+	own      *breaker.Set // of single accounts and models; nil: the settings ask for none
+	notes    map[LeaseID]note
 	children map[string]*child
 	pending  grantList // slots set aside while an account is asked
 	serving  *grant    // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
-	alarm    *time.Timer
-	alarmAt  time.Time
-	closed   bool // stopping: everybody was answered
+	alarm    alarm
+	recalls  map[LeaseID]chan struct{} // of those that an operator wants back: closed when the slot is free
+	closed   bool                      // stopping: everybody was answered
 	figures  *upstreamFigures
 }
 
@@ -34,10 +36,8 @@ type child struct {
 	figures  *accountFigures
 	full     bool
 	inactive bool
-	until    time.Time // blocked
+	marks    map[string]time.Time // blocked until, by model; see mark
 }
-
-func (c *child) usable(now time.Time) bool { return !c.full && !c.inactive && !now.Before(c.until) }
 
 // The messages to an upstream, beside those that ask for slots (ask.go).
 type (
@@ -60,8 +60,10 @@ type (
 	}
 	switchBreaker struct {
 		quiet
-		open bool
-		done chan error
+		open  bool
+		until time.Time   // of opening; zero: as long as the settings say
+		key   breaker.Key // zero: the whole upstream
+		done  chan error
 	}
 	restoreBreaker struct {
 		quiet
@@ -75,27 +77,16 @@ type (
 func newUpstreamDesk(s *System, spec catalog.Upstream) *upstreamDesk {
 	u := &upstreamDesk{
 		sys: s, id: spec.ID, spec: spec, gate: gate.New(gatePolicy(&spec)),
-		breaker:  breaker.New(spec.ID, breakerPolicy(&spec), s.now()),
-		children: map[string]*child{}, figures: &upstreamFigures{},
+		breaker:  breaker.New(spec.ID, spec.Breaker.Policy(), s.now()),
+		children: map[string]*child{}, notes: map[LeaseID]note{}, figures: &upstreamFigures{},
 	}
+	u.ownBreakers()
 	u.publish()
 	return u
 }
 
 func gatePolicy(spec *catalog.Upstream) gate.Policy {
-	p := gate.Policy{Slots: spec.Slots}
-	if q := spec.Queue; q != nil && q.Enabled {
-		p.Queue = &gate.Queue{Timeout: q.Timeout.Std(), MaxLength: q.MaxLength}
-		if p.Queue.Timeout <= 0 {
-			p.Queue.Timeout = 30 * time.Second
-		}
-	}
-	return p
-}
-
-func breakerPolicy(spec *catalog.Upstream) breaker.Policy {
-	b := spec.Breaker
-	return breaker.Policy{Failures: b.Failures, Successes: b.Successes, OpenFor: b.OpenFor.Std(), ProbeEvery: b.ProbeEvery.Std()}
+	return gate.Policy{Slots: spec.Slots, Queue: spec.Queue.Gate(), PerKey: true}
 }
 
 func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
@@ -122,17 +113,22 @@ func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
 		u.gate.Leave(m.id, m.why)
 	case *cancelLease:
 		u.cancel(m.id, now)
+	case *recallLease:
+		m.reply <- u.recall(m)
 	case *accountReady:
 		if c := u.children[m.id]; c != nil {
-			c.full, c.inactive, c.until = false, false, time.Time{}
+			c.full, c.inactive = false, false
+			clear(c.marks)
 		}
 	case *wakeUpstream:
-		u.alarm = nil
+		u.alarm.rang()
 	case *switchBreaker:
-		u.force(m.open, now)
-		m.done <- nil
+		m.done <- u.force(m, now)
 	case *restoreBreaker:
 		u.breaker.Evolve(m.fact, m.at)
+		if u.own != nil {
+			u.own.Evolve(m.fact, m.at)
+		}
 		m.done <- nil
 	case *reconfigureUpstream:
 		m.reply <- u.reconfigure(ctx, m, now)
@@ -152,30 +148,38 @@ func (u *upstreamDesk) finish(m *finishLease, now time.Time) {
 		u.observe(h, &m.outcome, now)
 	}
 	if m.free {
-		u.release(h)
+		u.release(h, now)
 	}
 }
 
 // observe feeds the breaker, the figures and the account's block.
 func (u *upstreamDesk) observe(h *gate.Holder, o *Outcome, now time.Time) {
-	u.figures.observe(o)
+	u.figures.observe(o, now)
+	c := u.children[h.Account]
+	if c != nil {
+		c.figures.recent.observe(o, now)
+	}
 	if o.Result == breaker.Success {
 		h.Phase = gate.Streaming
+		if c != nil && u.notes[h.ID].trial {
+			u.sys.send(c.pid, &accountServed{id: h.ID})
+		}
 	}
-	if c := u.children[h.Account]; o.Block != nil && c != nil {
-		u.sys.send(c.pid, &blockAccount{until: o.Block.Until, reason: o.Block.Reason, source: o.Block.Source})
+	if o.Block != nil && c != nil {
+		u.sys.send(c.pid, &blockAccount{model: o.Block.Model, ask: o.Block.Ask})
 	}
-	p := breaker.Permit{Generation: h.Generation, Probe: h.Probe}
-	if fact := u.breaker.Record(p, o.Result, breaker.Evidence{At: now, Class: o.Class, Status: o.Status}); fact != nil {
-		u.turned(fact)
-	}
+	u.blame(h.ID, breaker.Permit{Generation: h.Generation, Probe: h.Probe}, o, breaker.Evidence{
+		At: now, Class: o.Class, Status: o.Status, Account: h.Account, Model: o.Model, Request: h.ID.Request, Said: o.Said,
+	})
 }
 
 // release frees a holder here and at its account; a probe without an outcome is freed uncounted.
-func (u *upstreamDesk) release(h *gate.Holder) {
+func (u *upstreamDesk) release(h *gate.Holder, now time.Time) {
 	id, c := h.ID, u.children[h.Account]
 	u.breaker.Cancel(breaker.Permit{Generation: h.Generation, Probe: h.Probe})
-	u.gate.Free(id)
+	u.unnote(id, h.Account)
+	u.gate.Release(id, now)
+	u.gone(id)
 	u.freeAccount(c, id)
 }
 
@@ -200,35 +204,22 @@ func (u *upstreamDesk) cancel(id LeaseID, now time.Time) {
 	if g := u.pending.find(id); g != nil {
 		g.void = Aborted
 	} else if h := u.gate.Holder(id); h != nil {
-		u.release(h)
+		u.release(h, now)
 	}
 }
 
-func (u *upstreamDesk) force(open bool, now time.Time) {
-	if open {
-		u.turned(u.breaker.ForceOpen(now, time.Time{}))
-	} else if f := u.breaker.ForceClose(now); f != nil {
-		u.turned(f)
-	}
+func (u *upstreamDesk) record(fact any, now time.Time) {
+	u.sys.record("upstream/"+u.id, u.id, fact, now)
 }
 
-// turned records a change of the breaker. When it opened nobody waits on.
-func (u *upstreamDesk) turned(fact any) {
-	u.record(fact)
-	if f, opened := fact.(*breaker.Opened); opened {
-		u.evict(Refusal{Reason: Evicted, Upstream: u.id, Until: f.Until}, nil)
-	}
-}
-
-func (u *upstreamDesk) record(fact any) { u.sys.record("upstream/"+u.id, u.id, fact) }
-
-// after serves who can be served now and sets the alarm for who can be served later.
+// after tells those whose time is over, serves who can be served now, and sets the alarm for what comes later.
 func (u *upstreamDesk) after() {
 	if u.closed {
 		return
 	}
 	if u.gate.Waiting() > 0 {
 		now := u.sys.now()
+		u.expire(now)
 		u.serve(now)
 		u.setAlarm(now)
 	}
@@ -270,7 +261,7 @@ func (u *upstreamDesk) fault(msg any) {
 		return
 	case *finishLease:
 		if h := u.gate.Holder(m.id); h != nil && m.free {
-			u.release(h)
+			u.release(h, u.sys.now())
 		}
 	}
 	turnAway(msg, LocalFault)
@@ -279,9 +270,7 @@ func (u *upstreamDesk) fault(msg any) {
 // stop answers everybody: waiters, and who waits for an account.
 func (u *upstreamDesk) stop() {
 	u.closed = true
-	if u.alarm != nil {
-		u.alarm.Stop()
-	}
+	u.alarm.off()
 	r := Refusal{Reason: u.sys.goneReason(Evicted), Upstream: u.id}
 	u.evict(r, nil)
 	for g := u.pending.head; g != nil; g = u.pending.head {

@@ -12,7 +12,6 @@ type seat struct {
 	candidate int // index in the candidates
 	state     seatState
 	place     said
-	expires   time.Time // on this machine's clock
 }
 
 type seatState uint8
@@ -52,7 +51,7 @@ func (v *vigil) open(cs []Candidate) {
 			continue
 		}
 		j := &joinUpstream{party: v.party, seat: len(v.seats)}
-		j.grant.join = j
+		j.grant.join, j.grant.model, j.grant.last = j, c.Model, c.LastResort
 		j.grant.reset(v.party.want, c.Accounts, v.start)
 		v.seats = append(v.seats, seat{upstreamRef: r, candidate: i})
 		v.sys.send(r.pid, j)
@@ -105,7 +104,7 @@ func (v *vigil) hear(m said) {
 		m.refusal.Upstream = seat.id
 		v.weigh(m.refusal, seat.candidate)
 	case saidJoined:
-		seat.state, seat.place, seat.expires = seatJoined, m, time.Now().Add(m.timeout)
+		seat.state, seat.place = seatJoined, m
 	case saidEvicted:
 		if seat.state == seatJoined {
 			m.refusal.Upstream = seat.id
@@ -116,7 +115,7 @@ func (v *vigil) hear(m said) {
 }
 
 // weights orders the first answers: what is nearest to a place in a queue says most.
-var weights = map[Reason]int{QueueFull: 7, ConcurrencyFull: 6, NoAccount: 5, CircuitOpen: 4, Stopped: 3, LocalFault: 2, Aborted: 2, UnknownUpstream: 1}
+var weights = map[Reason]int{TooLate: 8, Recalled: 8, QueueFull: 7, ConcurrencyFull: 6, NoAccount: 5, CircuitOpen: 4, Stopped: 3, LocalFault: 2, Aborted: 2, UnknownUpstream: 1}
 
 // weigh keeps the weightiest refusal and, among equal ones, that of the first candidate.
 func (v *vigil) weigh(r Refusal, candidate int) {
@@ -136,6 +135,7 @@ func (v *vigil) place() (Place, bool) {
 		}
 		if len(p.Upstreams) == 0 {
 			p.Position, p.Ticket = s.place.position, s.place.ticket
+			p.Expected, p.Estimated = s.place.expected, s.place.estimated
 		}
 		p.Upstreams = append(p.Upstreams, s.id)
 		if s.place.deadline.After(p.Deadline) {
@@ -145,37 +145,34 @@ func (v *vigil) place() (Place, bool) {
 	return p, len(p.Upstreams) > 0
 }
 
-// wait waits in the queues until it is served or every queue is left.
-func (v *vigil) wait(gone <-chan struct{}) (Lease, *Refusal) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		next := v.nextDeadline()
-		if next.IsZero() {
-			return v.end(v.no, gate.Moved, true)
-		}
-		timer.Reset(time.Until(next))
+// wait waits in the queues until it is served or every queue is left. Each queue's own actor says when its time is over, so
+// that there is one clock.
+func (v *vigil) wait(gone <-chan struct{}, p pulse) (Lease, *Refusal) {
+	m := v.sys.metronome(p)
+	defer m.stop()
+	for v.waits() {
 		select {
-		case m := <-v.party.said:
-			if v.hear(m); v.done {
+		case s := <-v.party.said:
+			if v.hear(s); v.done {
 				return v.served()
 			}
-		case <-timer.C:
-			v.expire(time.Now())
+		case <-m.C:
+			m.tick()
 		case <-gone:
 			return v.end(Refusal{Reason: Aborted, Upstream: v.first()}, gate.Aborted, false)
 		}
 	}
+	return v.end(v.no, gate.Moved, true)
 }
 
-func (v *vigil) nextDeadline() time.Time {
-	var next time.Time
+// waits says whether it stands in a queue.
+func (v *vigil) waits() bool {
 	for i := range v.seats {
-		if s := &v.seats[i]; s.state == seatJoined && (next.IsZero() || s.expires.Before(next)) {
-			next = s.expires
+		if v.seats[i].state == seatJoined {
+			return true
 		}
 	}
-	return next
+	return false
 }
 
 func (v *vigil) first() string {
@@ -185,18 +182,6 @@ func (v *vigil) first() string {
 		}
 	}
 	return ""
-}
-
-// expire leaves the queues whose own timeout is over.
-func (v *vigil) expire(now time.Time) {
-	for i := range v.seats {
-		s := &v.seats[i]
-		if s.state == seatJoined && !now.Before(s.expires) {
-			s.state = seatLeft
-			v.sys.leave(s.upstreamRef, v.party.want.ID, gate.TimedOut)
-			v.no = Refusal{Reason: TimedOut, Upstream: s.id, Position: s.place.position}
-		}
-	}
 }
 
 // end gives up the claim and leaves all queues. When a grant was faster, it is taken if take is set, else given back.

@@ -23,14 +23,15 @@ type joinUpstream struct {
 
 // said is what an upstream tells a party: one first answer, and after "joined" one last one.
 type said struct {
-	seat     int
-	kind     saidKind
-	lease    Lease
-	refusal  Refusal
-	position int
-	ticket   uint64
-	deadline time.Time
-	timeout  time.Duration
+	seat      int
+	kind      saidKind
+	lease     Lease
+	refusal   Refusal
+	position  int
+	ticket    uint64
+	deadline  time.Time
+	expected  time.Duration
+	estimated bool // expected is known
 }
 
 type saidKind uint8
@@ -53,12 +54,24 @@ func (j *joinUpstream) say(s said) {
 
 func (j *joinUpstream) refuse(r Reason) { j.say(said{kind: saidRefused, refusal: Refusal{Reason: r}}) }
 
+// pulse is what a waiting client is kept alive with. Its methods are called by who waits.
+type pulse interface {
+	due() time.Time // when beat wants to be called next; zero: never
+	beat()
+}
+
 // Wait joins the queue of every candidate that has one, with one claim: whichever frees first serves it, exactly once.
 // A candidate with a free slot serves it at once. onQueued is called once, when it really waits. The wait ends with a
 // lease; TimedOut at the latest deadline among the joined queues; Aborted when gone is closed; Evicted when all queues
-// threw it out; or at once when none could be joined: QueueFull when those that exist are full, ConcurrencyFull when
-// there are none, else what stands in the way. The refusal is nil when there is a lease.
+// threw it out; Recalled when an operator took the slot back that it was about to get; or at once when none could be
+// joined: TooLate when its turn would come too late, QueueFull when those that exist are full, ConcurrencyFull when there
+// are none, else what stands in the way. The refusal is nil when there is a lease.
 func (s *System) Wait(w Want, cs []Candidate, gone <-chan struct{}, onQueued func(Place)) (Lease, *Refusal) {
+	return s.wait(w, cs, gone, nil, onQueued)
+}
+
+// wait is Wait with a pulse; nil: without.
+func (s *System) wait(w Want, cs []Candidate, gone <-chan struct{}, p pulse, onQueued func(Place)) (Lease, *Refusal) {
 	v := &vigil{sys: s, start: s.now(), no: Refusal{Reason: s.goneReason(UnknownUpstream)}}
 	v.party = &party{want: w, said: make(chan said, answersMax*len(cs))}
 	v.open(cs)
@@ -75,5 +88,49 @@ func (s *System) Wait(w Want, cs []Candidate, gone <-chan struct{}, onQueued fun
 	if onQueued != nil {
 		onQueued(place)
 	}
-	return v.wait(gone)
+	return v.wait(gone, p)
+}
+
+// metronome is the timer of a pulse. The zero value never ticks.
+type metronome struct {
+	pulse pulse
+	sys   *System
+	timer *time.Timer
+	C     <-chan time.Time
+}
+
+func (s *System) metronome(p pulse) *metronome {
+	m := &metronome{pulse: p, sys: s}
+	m.arm()
+	return m
+}
+
+func (m *metronome) arm() {
+	if m.pulse == nil {
+		return
+	}
+	next := m.pulse.due()
+	if next.IsZero() {
+		m.C = nil
+		return
+	}
+	d := max(next.Sub(m.sys.now()), 0)
+	if m.timer == nil {
+		m.timer = time.NewTimer(d)
+		m.C = m.timer.C
+		return
+	}
+	m.timer.Reset(d)
+}
+
+// tick beats, and waits for the next time.
+func (m *metronome) tick() {
+	m.pulse.beat()
+	m.arm()
+}
+
+func (m *metronome) stop() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -16,6 +17,14 @@ type Commit struct {
 	First          Position // of the commit's first fact
 	N              int64    // facts
 	Previous, Hash [32]byte
+	Bounds         // zero in an export that was written before they were hashed
+}
+
+// Bounds are what a commit says beside its rows: readers find their way by them.
+type Bounds struct {
+	LowWater Position // see Store.LowWater
+	Earliest int64    // time of its earliest row, in microseconds since 1970
+	Latest   int64    // time of the latest row of it and of all before it
 }
 
 // RawRow is what is stored of a row, column by column. Row.Facts is nil: an audit believes columns, not what they
@@ -122,6 +131,7 @@ type verifier struct {
 	hashes  [][32]byte
 	begun   bool
 	next    Position // where the next link must begin
+	latest  int64    // of the last link
 	hash    [32]byte // of the last link
 	vouched Position // the last known head that was met
 	seeking bool     // a link is missing; it may stand elsewhere
@@ -161,8 +171,13 @@ func (v *verifier) link(c *Commit, rows []RawRow) {
 	case !v.rows(c, rows):
 	case c.Previous != v.hash:
 		v.fault(c.First, Tampered, "the link does not follow on the one before")
-	case v.hasher.Commit(c.Previous, c.First, c.N, v.hashes) != c.Hash:
-		v.fault(c.First, Tampered, "the hash of the link is not that of its rows")
+	case v.hasher.Commit(c.Previous, c.First, c.N, c.Bounds, v.hashes) == c.Hash:
+		v.latest = max(v.latest, c.Latest)
+		v.passed(c)
+	case v.hasher.commit1(c.Previous, c.First, c.N, v.hashes) != c.Hash:
+		v.fault(c.First, Tampered, "the hash of the link is not that of its rows and bounds")
+	case !v.bounds(c, rows):
+		v.fault(c.First, Tampered, "the times of the link are not those of its rows")
 	default:
 		v.passed(c)
 	}
@@ -215,6 +230,28 @@ func (v *verifier) row(r *RawRow) {
 	case r.N != int64(strings.Count(r.Types, " "))+1:
 		v.fault(r.Position, Tampered, "the row of stream %s says that it has %d facts, its types are %q", r.Stream, r.N, r.Types)
 	}
+}
+
+// bounds checks the times of a link whose hash does not cover them, as far as its rows are there to tell. That of all before
+// it is taken from the first link that is seen. A low water can only be told to be too high.
+func (v *verifier) bounds(c *Commit, rows []RawRow) bool {
+	if c.Bounds == (Bounds{}) { // of an export
+		return true
+	}
+	earliest, latest, all := int64(math.MaxInt64), v.latest, v.latest > 0 || c.First == 1
+	for i := range rows {
+		if rows[i].Archived {
+			all = false
+			continue
+		}
+		at := rows[i].At.UnixMicro()
+		earliest, latest = min(earliest, at), max(latest, at)
+	}
+	v.latest = max(latest, c.Latest)
+	if !all {
+		return c.Earliest <= earliest && c.Latest >= latest
+	}
+	return c.Earliest == earliest && c.Latest == latest && c.LowWater <= c.First
 }
 
 // searched is how many positions on each side of a row its true place is looked for.

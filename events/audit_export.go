@@ -20,7 +20,7 @@ var ErrExport = errors.New("not an export of the event store")
 // holds last, and then a line with the head that they lead to. sign, unless nil, signs that head. Whoever has the file
 // can check it without the store (ReadExport, Audit).
 //
-//	{"commit":{"first":1,"n":2,"previous":"…","hash":"…"}}
+//	{"commit":{"first":1,"n":2,"low_water":1,"earliest_us":…,"latest_us":…,"previous":"…","hash":"…"}}
 //	{"row":{"position":1,"n":2,"stream":"request/…","version":0,"terminal":true,"at":"…","types":"…",…,"hash":"…","payload":[{…},{…}]}}
 //	{"row":{"position":3,"n":1,"archived":true,"hash":"…"}}
 //	{"head":{"position":3,"hash":"…","at":"…","key":"…","signature":"…"}}
@@ -79,6 +79,9 @@ type exported struct {
 type exportedCommit struct {
 	First    Position `json:"first"`
 	N        int64    `json:"n"`
+	LowWater Position `json:"low_water"`
+	Earliest int64    `json:"earliest_us"` // microseconds since 1970
+	Latest   int64    `json:"latest_us"`
 	Previous Sum      `json:"previous"`
 	Hash     Sum      `json:"hash"`
 }
@@ -103,7 +106,7 @@ type exportedRow struct {
 }
 
 func appendCommit(b []byte, c *Commit) ([]byte, error) {
-	line, err := json.Marshal(exported{Commit: &exportedCommit{c.First, c.N, c.Previous, c.Hash}})
+	line, err := json.Marshal(exported{Commit: &exportedCommit{c.First, c.N, c.LowWater, c.Earliest, c.Latest, c.Previous, c.Hash}})
 	return append(append(b, line...), '\n'), err
 }
 
@@ -237,7 +240,7 @@ func (f *ExportFile) Chain(ctx context.Context, _ Position, yield func(*Commit, 
 				more = yield(commit, rows)
 			}
 			c := f.next.Commit
-			commit, rows = &Commit{c.First, c.N, c.Previous, c.Hash}, rows[:0]
+			commit, rows = &Commit{c.First, c.N, c.Previous, c.Hash, Bounds{c.LowWater, c.Earliest, c.Latest}}, rows[:0]
 		case len(rows) <= int(min(commit.N, 1<<20)): // one more than there may be tells as much as all
 			rows = append(rows, f.next.Row.raw())
 		}

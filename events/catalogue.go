@@ -2,9 +2,11 @@ package events
 
 import (
 	"iter"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/books"
@@ -101,6 +103,7 @@ type catalogue struct {
 	byName    map[string]*line
 	byType    map[reflect.Type]*line
 	upcasters map[versioned]upcast
+	kept      atomic.Pointer[map[string]string] // of joined
 }
 
 // of makes the line of fact T. walk lists its fields for the fast codec; it writes exactly what the struct tags say.
@@ -116,6 +119,7 @@ func of[T any](name string, schema int, walk func(*members, *T)) line {
 
 func newCatalogue(lines []line, up map[versioned]upcast) *catalogue {
 	c := &catalogue{byName: map[string]*line{}, byType: map[reflect.Type]*line{}, upcasters: up}
+	c.kept.Store(&map[string]string{})
 	for i := range lines {
 		l := &lines[i]
 		c.byName[l.name], c.byType[l.typ] = l, l
@@ -145,7 +149,6 @@ func Names() []string {
 func TypesOf(facts []Fact) string { return known.typesOf(facts) }
 
 func (c *catalogue) typesOf(facts []Fact) string {
-	var types string
 	var room [96]byte
 	b := room[:0]
 	for _, f := range facts {
@@ -153,16 +156,30 @@ func (c *catalogue) typesOf(facts []Fact) string {
 		if l == nil {
 			continue
 		}
-		types = l.tag
 		if len(b) > 0 {
 			b = append(b, ' ')
 		}
 		b = append(b, l.tag...)
 	}
-	if len(b) == len(types) {
-		return types // one fact: its tag as it stands in the catalogue
+	return c.joined(b)
+}
+
+// joinedMax bounds the Row.Types that are kept; requests write a handful of them.
+const joinedMax = 256
+
+// joined is a Row.Types as a string, one and the same each time.
+func (c *catalogue) joined(tags []byte) string {
+	kept := c.kept.Load()
+	if s, ok := (*kept)[string(tags)]; ok {
+		return s
 	}
-	return string(b)
+	s := string(tags)
+	if len(*kept) < joinedMax {
+		more := maps.Clone(*kept)
+		more[s] = s
+		c.kept.CompareAndSwap(kept, &more) // lost: the next one keeps it
+	}
+	return s
 }
 
 // EachType yields name and schema of every fact of a Row.Types in order. A tag that is none ("a@x") has schema 0.

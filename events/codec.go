@@ -59,21 +59,22 @@ func (c *catalogue) encode(r *Row) error {
 	}
 	m := scratch.Get().(*members)
 	defer scratch.Put(m)
-	m.out = append(m.out[:0], '[')
+	m.out, m.tags = append(m.out[:0], '['), m.tags[:0]
 	for i, f := range r.Facts {
 		l := c.byType[reflect.TypeOf(f)]
 		if l == nil {
 			return fmt.Errorf("%w: fact %d is a %T", ErrFact, i, f)
 		}
 		if i > 0 {
-			m.out = append(m.out, ',')
+			m.out, m.tags = append(m.out, ','), append(m.tags, ' ')
 		}
+		m.tags = append(m.tags, l.tag...)
 		if err := l.encode(m, f); err != nil {
 			return fmt.Errorf("%w: fact %d, %s: %w", ErrFact, i, l.name, err)
 		}
 	}
 	m.out = append(m.out, ']')
-	r.Types, r.Payload = c.typesOf(r.Facts), bytes.Clone(m.out)
+	r.Types, r.Payload = c.joined(m.tags), bytes.Clone(m.out)
 	if cap(m.out) > 64<<10 { // do not keep the one huge buffer alive
 		m.out = nil
 	}

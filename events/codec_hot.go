@@ -31,7 +31,9 @@ func walkAsk(m *members, f *request.Ask) {
 	m.textIfAny(`,"model":`, &f.Model)
 	m.flagIfAny(`,"stream":`, &f.Stream)
 	m.textIfAny(`,"session":`, &f.Session)
+	m.textIfAny(`,"continuation":`, &f.Continues)
 	m.textIfAny(`,"client":`, &f.Client)
+	m.textIfAny(`,"client_profile":`, &f.Profile)
 	m.textIfAny(`,"client_request_id":`, &f.ClientID)
 	m.textIfAny(`,"address":`, &f.Address)
 }
@@ -41,6 +43,7 @@ func walkAdmitted(m *members, f *request.Admitted) {
 	m.integerIfAny(`,"input_estimate":`, &f.InputEstimate)
 	list(m, `,"plan":`, &f.Plan, candidate)
 	listIfAny(m, `,"excluded":`, &f.Excluded, exclusion)
+	m.textIfAny(`,"affinity":`, &f.Affinity)
 }
 
 func walkQueued(m *members, f *request.Queued) {
@@ -97,6 +100,7 @@ func walkSettled(m *members, f *request.Settled) {
 	usageIfAny(m, `,"usage":`, &f.Usage)
 	m.text(`,"usage_source":`, (*string)(&f.UsageSource))
 	m.textIfAny(`,"service_tier":`, &f.ServiceTier)
+	m.textIfAny(`,"response_id":`, &f.ResponseID)
 	m.textIfAny(`,"price_version":`, &f.PriceVersion)
 	if (m.reading || f.Multipliers != request.Multipliers{}) && m.name(`,"multipliers":`) {
 		object(m, &f.Multipliers, walkMultipliers)
@@ -131,6 +135,13 @@ func usageIfAny(m *members, quoted string, u *pricing.Usage) {
 		m.integer(`,"cache_write_1h":`, &u.CacheWrite1h)
 		m.integer(`,"output":`, &u.Output)
 		m.integer(`,"reasoning":`, &u.Reasoning)
+		m.integerIfAny(`,"audio_input":`, &u.AudioInput)
+		m.integerIfAny(`,"audio_output":`, &u.AudioOutput)
+		m.integerIfAny(`,"image_input":`, &u.ImageInput)
+		m.integerIfAny(`,"image_output":`, &u.ImageOutput)
+		m.integerIfAny(`,"images":`, &u.Images)
+		m.integerIfAny(`,"web_searches":`, &u.WebSearches)
+		m.integerIfAny(`,"file_searches":`, &u.FileSearches)
 	})
 }
 
@@ -138,6 +149,8 @@ func exclusion(m *members, e *request.Exclusion) {
 	object(m, e, func(m *members, e *request.Exclusion) {
 		m.text(`,"upstream":`, &e.Upstream)
 		m.text(`,"reason":`, &e.Reason)
+		m.textIfAny(`,"account":`, &e.Account)
+		m.timeIfAny(`,"until":`, &e.Until)
 	})
 }
 

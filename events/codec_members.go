@@ -17,6 +17,7 @@ import (
 // asks the generic decoder. Texts that were read share the memory of the payload's string.
 type members struct {
 	out     []byte // writing
+	tags    []byte // of the facts that were written
 	rest    string // reading
 	reading bool
 	bad     bool
@@ -178,6 +179,17 @@ func (m *members) time(quoted string, v *time.Time) {
 		m.bad = m.bad || err != nil
 		*v = t
 	}
+}
+
+func (m *members) timeIfAny(quoted string, v *time.Time) {
+	if m.reading {
+		if len(m.rest) <= len(quoted) || m.rest[1:len(quoted)] != quoted[1:] {
+			return
+		}
+	} else if v.IsZero() {
+		return
+	}
+	m.time(quoted, v)
 }
 
 // listIfAny is list for a member that is left out when empty.

@@ -44,12 +44,15 @@ func TestTheHashOfARowSaysWhenAnythingStoredHasChanged(t *testing.T) {
 func TestTheHashOfACommitLinksAllBeforeIt(t *testing.T) {
 	var h Hasher
 	a, b := [32]byte{1}, [32]byte{2}
-	base := h.Commit(a, 1, 2, [][32]byte{a, b})
-	require.NotEqual(t, base, h.Commit(b, 1, 2, [][32]byte{a, b}))
-	require.NotEqual(t, base, h.Commit(a, 2, 2, [][32]byte{a, b}))
-	require.NotEqual(t, base, h.Commit(a, 1, 3, [][32]byte{a, b}))
-	require.NotEqual(t, base, h.Commit(a, 1, 2, [][32]byte{b, a}))
-	require.NotEqual(t, base, h.Commit(a, 1, 2, [][32]byte{a}))
+	base := h.Commit(a, 1, 2, Bounds{1, 2, 3}, [][32]byte{a, b})
+	require.NotEqual(t, base, h.Commit(b, 1, 2, Bounds{1, 2, 3}, [][32]byte{a, b}))
+	require.NotEqual(t, base, h.Commit(a, 2, 2, Bounds{1, 2, 3}, [][32]byte{a, b}))
+	require.NotEqual(t, base, h.Commit(a, 1, 3, Bounds{1, 2, 3}, [][32]byte{a, b}))
+	require.NotEqual(t, base, h.Commit(a, 1, 2, Bounds{1, 2, 3}, [][32]byte{b, a}))
+	require.NotEqual(t, base, h.Commit(a, 1, 2, Bounds{1, 2, 3}, [][32]byte{a}))
+	for _, other := range []Bounds{{2, 2, 3}, {1, 3, 3}, {1, 2, 4}} {
+		require.NotEqual(t, base, h.Commit(a, 1, 2, other, [][32]byte{a, b}))
+	}
 }
 
 func TestHashingAllocatesNothing(t *testing.T) {
@@ -59,7 +62,7 @@ func TestHashingAllocatesNothing(t *testing.T) {
 	rows := make([][32]byte, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		rows[0] = h.Row(1, &first)
-		h.Commit(rows[0], 1, 2, rows)
+		h.Commit(rows[0], 1, 2, Bounds{1, 2, 3}, rows)
 	}))
 }
 
@@ -71,7 +74,8 @@ func TestTheFormOfTheHashIsPinned(t *testing.T) {
 		Payload: []byte(`[{"upstream":"u","waited_us":1}]`),
 	})
 	require.Equal(t, "d0c3201ee42219d33c5f52c19672e4ba487b163ae4ca734fcafec37ec75673e9", hexOf(row))
-	require.Equal(t, "13ca7e03febe6bb27854216c56b1dc9c6e3f85502e4d59913791bfbec6033d70", hexOf(h.Commit([32]byte{}, 1, 1, [][32]byte{row})))
+	require.Equal(t, "13ca7e03febe6bb27854216c56b1dc9c6e3f85502e4d59913791bfbec6033d70", hexOf(h.commit1([32]byte{}, 1, 1, [][32]byte{row})))
+	require.Equal(t, "79b57234b09fc3bbf21bcbb5fba8e7e09b7ec2b5d90699c5f896cb3f1364106c", hexOf(h.Commit([32]byte{}, 1, 1, Bounds{1, 2, 3}, [][32]byte{row})))
 }
 
 func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:]) }

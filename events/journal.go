@@ -60,10 +60,13 @@ type Journal struct {
 
 	mu     sync.Mutex
 	queue  []*entry
-	hasty  bool // somebody waits for something in the queue
+	hasty  int // so many in the queue are waited for
+	ending int // so many in the queue are the last of their requests
 	closed bool
 	wake   chan struct{} // capacity 1
 	done   chan struct{} // the writer has ended
+
+	pace pace // of what comes; owned by the writer
 
 	life context.Context // of calls to the store; ends when Close gives up waiting
 	stop context.CancelFunc
@@ -107,8 +110,12 @@ type entry struct {
 	Append
 	mode    Mode
 	pending *Pending // nil: nobody waits
+	choice  *choice  // see PutEither
 	n       int64    // its place among all that came, from 1
 }
+
+// choice belongs to two appends of which one is to be stored. The writer owns it.
+type choice struct{ taken bool }
 
 // Pending is an append under way. Exactly one of Wait and Position must be called, once.
 type Pending struct{ result chan Result }
@@ -116,7 +123,10 @@ type Pending struct{ result chan Result }
 var pendings = sync.Pool{New: func() any { return &Pending{result: make(chan Result, 1)} }}
 
 // Wait returns when the append is stored, on disk in the spool, or refused. For an append that must be kept,
-// ErrUnavailable means that it waits for the store in memory; during an outage it comes at once.
+// ErrUnavailable means that it waits for the store in memory; during an outage it comes at once. For one that may be refused
+// it means that it is not stored and never will be; with ErrInDoubt, that it is stored or never will be, and that nobody
+// knows before the next append. Nothing may be done then that the append was to tell of, and what follows in its stream must be
+// right in both cases: see PutEither.
 func (p *Pending) Wait() error {
 	_, err := p.Position()
 	return err
@@ -188,6 +198,18 @@ func (j *Journal) Put(a Append, mode Mode) {
 	}
 }
 
+// PutEither ends a request whose last append is in doubt (ErrInDoubt), without waiting. stored is its end behind that append,
+// unstored its end without it. Both number their rows, so that the store takes one of the two and refuses the other, whenever
+// it is asked. The room is given back as by mode Last.
+func (j *Journal) PutEither(stored, unstored Append) {
+	c := &choice{}
+	for _, e := range []*entry{{Append: stored, mode: Must, choice: c}, {Append: unstored, mode: Last, choice: c}} {
+		if err := j.enqueue(e); err != nil {
+			j.log.Error("append lost", "stream", streamOf(e.Append), "error", err)
+		}
+	}
+}
+
 // Start appends and returns at once; the caller must Wait.
 func (j *Journal) Start(a Append, mode Mode) *Pending {
 	p := pendings.Get().(*Pending)
@@ -202,8 +224,13 @@ func (j *Journal) Commit(a Append, mode Mode) error { return j.Start(a, mode).Wa
 
 // Record appends one fact to the stream of an actor, without waiting. It never blocks.
 func (j *Journal) Record(stream, upstream string, fact Fact) {
+	j.RecordAt(stream, upstream, time.Now(), fact)
+}
+
+// RecordAt is Record of a fact whose moment was another one.
+func (j *Journal) RecordAt(stream, upstream string, at time.Time, fact Fact) {
 	j.Put(Append{Rows: []Row{{
-		Stream: stream, Version: AnyVersion, Upstream: upstream, At: time.Now().UTC(), Node: j.node, Facts: []Fact{fact},
+		Stream: stream, Version: AnyVersion, Upstream: upstream, At: at.UTC(), Node: j.node, Facts: []Fact{fact},
 	}}}, Must)
 }
 
@@ -289,8 +316,14 @@ func (j *Journal) enqueue(e *entry) (err error) {
 	e.n = j.came
 	j.queue = append(j.queue, e)
 	// The writer sleeps through what comes behind the first append while it lingers, until there is a reason to hurry.
-	wake := len(j.queue) == 1 || len(j.queue) == j.batchMax || e.pending != nil && !j.hasty
-	j.hasty = j.hasty || e.pending != nil
+	wake := len(j.queue) == 1 || len(j.queue) == j.batchMax
+	if e.mode == Last {
+		j.ending++
+	}
+	if e.pending != nil {
+		j.hasty++
+		wake = wake || j.hasty == 1 || j.complete()
+	}
 	j.mu.Unlock()
 	if told != nil {
 		told.result <- Result{Err: fault}

@@ -51,6 +51,8 @@ type diversion struct {
 	on    atomic.Bool           // appends go to the spool
 	fault atomic.Pointer[error] // of the disk, in this outage
 
+	doubtful int // so many appends in front of the backlog may be stored; the writer's, 0 once they have left it
+
 	more  chan struct{} // capacity 1: the spool has got something
 	moved chan struct{} // capacity 1: a group of it is stored, or has failed
 }
@@ -209,12 +211,21 @@ func (j *Journal) toSpool(most int) int {
 	if n == 0 {
 		return 0
 	}
-	taken := make([]*entry, 0, n)
-	for _, e := range j.backlog[:n] {
+	taken, doubtful, tried := make([]*entry, 0, n), j.aside.doubtful, 0
+	j.aside.doubtful = 0
+	for i, e := range j.backlog[:n] {
 		err := j.refuses(e)
-		if err == nil || e.mode != May {
+		switch {
+		case err == nil || e.mode != May:
 			taken = append(taken, e)
-		} else if e.pending != nil {
+			if i < doubtful {
+				tried++
+			}
+		case e.pending == nil:
+		case i < doubtful:
+			j.open.mayHold(&e.Append)
+			e.pending.result <- Result{Err: fmt.Errorf("%w: %w", ErrInDoubt, err)}
+		default:
 			e.pending.result <- Result{Err: err}
 		}
 	}
@@ -227,7 +238,11 @@ func (j *Journal) toSpool(most int) int {
 	}
 	if p := j.aside.fault.Load(); p != nil {
 		j.backlog = slices.Replace(j.backlog, 0, n, taken...)
-		j.refuse(*p)
+		err := *p
+		if tried > 0 {
+			err = fmt.Errorf("%w: %w", ErrInDoubt, err)
+		}
+		j.refuse(err, tried)
 		return n
 	}
 	for _, e := range taken {

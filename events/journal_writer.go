@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -51,19 +52,24 @@ func (j *Journal) write() {
 }
 
 // awaitWork blocks until something is queued and somebody waits for it, or it has lingered; false: closed and nothing
-// is left.
+// is left. Where many come, it waits a moment for more of them.
 func (j *Journal) awaitWork() bool {
-	var lingered <-chan time.Time
+	var lingered, gathered <-chan time.Time
 	for {
 		j.mu.Lock()
 		some, closed := len(j.queue) > 0, j.closed
-		hurry := closed || j.hasty || len(j.syncs) > 0 || len(j.queue) >= j.batchMax || j.linger < 0
+		hurry := closed || len(j.syncs) > 0 || len(j.queue) >= j.batchMax || j.linger < 0
+		hasty, crowd := j.hasty > 0, !j.complete() && j.crowded()
 		j.mu.Unlock()
 		switch {
-		case some && hurry:
+		case some && (hurry || hasty && !crowd):
 			return true
 		case closed:
 			return false
+		case some && hasty && gathered == nil:
+			timer := time.NewTimer(gatherMax)
+			defer timer.Stop()
+			gathered = timer.C
 		case some && lingered == nil:
 			timer := time.NewTimer(j.linger)
 			defer timer.Stop()
@@ -73,6 +79,8 @@ func (j *Journal) awaitWork() bool {
 		case <-j.wake:
 			runtime.Gosched() // let those who are about to append join the group
 		case <-lingered:
+			return true
+		case <-gathered:
 			return true
 		}
 	}
@@ -104,7 +112,7 @@ func (j *Journal) pause(retry *time.Duration) bool {
 // giveUp ends the wait of those whose appends will not be stored, and logs what had to be kept.
 func (j *Journal) giveUp() {
 	j.take()
-	j.failed(ErrClosed)
+	j.failed(ErrClosed, 0)
 	for _, e := range j.backlog {
 		j.log.Error("append lost", "stream", streamOf(e.Append), "types", e.Rows[0].Types)
 	}
@@ -115,8 +123,9 @@ func (j *Journal) take() {
 	j.mu.Lock()
 	if n := len(j.queue); n > 0 {
 		j.taken = j.queue[n-1].n
+		j.pace.took(n)
 	}
-	j.hasty = false
+	j.hasty, j.ending = 0, 0
 	if len(j.backlog) == 0 {
 		j.backlog, j.queue = j.queue, j.backlog[:0]
 	} else {
@@ -158,11 +167,14 @@ func (j *Journal) commit(group []*entry) bool {
 	done()
 	if err != nil && j.aside.spool != nil {
 		j.aside.on.Store(true) // before it is known that the store has failed
+		if errors.Is(err, ErrInDoubt) {
+			j.aside.doubtful = len(group)
+		}
 		j.note(unavailable(err))
 		return false
 	}
 	if err != nil {
-		j.failed(err)
+		j.failed(err, len(group))
 		return false
 	}
 	j.recovered()
@@ -170,19 +182,27 @@ func (j *Journal) commit(group []*entry) bool {
 	return true
 }
 
-// failed makes a failure known, refuses what may be refused and keeps the rest.
-func (j *Journal) failed(err error) {
+// failed makes a failure known, refuses what may be refused and keeps the rest. The first so many appends of the backlog were
+// tried.
+func (j *Journal) failed(err error, tried int) {
 	err = unavailable(err)
 	j.note(err)
-	j.refuse(err)
+	j.refuse(err, tried)
 }
 
-// refuse refuses what may be refused, and keeps the rest, for which nobody waits any more.
-func (j *Journal) refuse(err error) {
+// refuse refuses what may be refused, and keeps the rest, for which nobody waits any more. An error in doubt is so for the
+// first so many appends only.
+func (j *Journal) refuse(err error, tried int) {
 	kept := j.backlog[:0]
-	for _, e := range j.backlog {
+	for i, e := range j.backlog {
 		if e.pending != nil {
-			e.pending.result <- Result{Err: err}
+			told := err
+			if i >= tried {
+				told = withoutDoubt{err}
+			} else if e.mode == May && errors.Is(err, ErrInDoubt) {
+				j.open.mayHold(&e.Append)
+			}
+			e.pending.result <- Result{Err: told}
 			e.pending = nil
 		}
 		if e.mode != May {
@@ -200,6 +220,7 @@ func (j *Journal) refuse(err error) {
 
 // note makes a failure of the store known.
 func (j *Journal) note(err error) {
+	err = withoutDoubt{err}
 	if j.fault.Swap(&err) == nil {
 		j.log.Error("event store unavailable", "error", err)
 	}
@@ -233,7 +254,9 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 		switch {
 		case e.pending != nil:
 			e.pending.result <- results[i]
-		case results[i].Err != nil:
+		case e.choice != nil && results[i].Err == nil:
+			e.choice.taken = true
+		case results[i].Err != nil && (e.choice == nil || e.mode == Last && !e.choice.taken):
 			j.logRefused(e.Append, results[i].Err)
 		}
 	}
@@ -316,6 +339,17 @@ func (o *openRequests) saw(c *Committed) {
 	case !known && c.Version == 0:
 		o.at[c.Stream] = c.Position
 		o.first = append(o.first, openRequest{c.Stream, c.Position})
+	}
+}
+
+// mayHold notes the requests that an append in doubt begins, if it is stored. They are open until their end is seen.
+func (o *openRequests) mayHold(a *Append) {
+	for i := range a.Rows {
+		r := &a.Rows[i]
+		if _, known := o.at[r.Stream]; !known && r.Version == 0 && strings.HasPrefix(r.Stream, requestStream) {
+			o.at[r.Stream] = o.last + 1
+			o.first = append(o.first, openRequest{r.Stream, o.last + 1})
+		}
 	}
 }
 

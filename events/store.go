@@ -11,9 +11,26 @@ var (
 	// ErrConflict refuses one append: its expected version is not the stream's, or the request has already ended.
 	ErrConflict = errors.New("event stream is at another version")
 	// ErrUnavailable is a fault of the store itself (full or failing disk, closed, locked): nothing of the batch
-	// was stored, and the same batch may be tried again.
+	// was stored, unless the error is ErrInDoubt as well. The same batch may be tried again.
 	ErrUnavailable = errors.New("event store unavailable")
+	// ErrInDoubt is an ErrUnavailable of an append whose commit may have gone through: the connection was lost while it was
+	// under way, and the store cannot be asked. All of the batch is stored or nothing, and that is settled before any later
+	// append is. One that repeats it is answered with the positions that it has, or stores it.
+	ErrInDoubt error = inDoubt{}
 )
+
+type inDoubt struct{}
+
+func (inDoubt) Error() string { return "the commit may have gone through" }
+func (inDoubt) Unwrap() error { return ErrUnavailable }
+
+// withoutDoubt is an error about a store as it concerns appends that have not been tried.
+type withoutDoubt struct{ error }
+
+func (w withoutDoubt) Is(target error) bool {
+	return target != ErrInDoubt && errors.Is(w.error, target)
+}
+func (w withoutDoubt) As(target any) bool { return errors.As(w.error, target) }
 
 // Result is what became of one append.
 type Result struct {
@@ -25,7 +42,8 @@ type Result struct {
 // SQLite, PostgreSQL and memory pass the suite in events/storetest.
 type Store interface {
 	// Append stores a batch in one commit. Each append stands or falls alone: a conflict is reported in its Result
-	// and does not touch its neighbours. An error wraps ErrUnavailable and means that nothing was stored.
+	// and does not touch its neighbours. An error wraps ErrUnavailable and means that nothing was stored; with ErrInDoubt,
+	// that nobody knows yet.
 	// Rows must have been encoded. lowWater is the position below which no request is open (see LowWater).
 	Append(ctx context.Context, batch []Append, lowWater Position) ([]Result, error)
 	// Stream reads the rows of one stream with version ≥ from, in order. yield returning false ends it.
@@ -43,7 +61,8 @@ type Store interface {
 	Secret(ctx context.Context, id string, version int64) (*Secret, error)
 	// Chain implements Chain over what is stored. It may be read beside a writer.
 	Chain(ctx context.Context, after Position, yield func(*Commit, []RawRow) bool) error
-	// Remove takes away at most limit rows of a removal in one commit and says how many: 0 when none is left. Their
+	// Remove takes away at most limit rows of a removal in one commit and says how many: 0 when none is left. Where many can go
+	// without holding up any append, it takes them all. Their
 	// positions, numbers of facts and hashes stay, for Chain; no other reading shows them. It may be called again at any
 	// time, also after a crash. Nothing may be appended any more to the streams that it is about.
 	Remove(ctx context.Context, r Removal, limit int) (int, error)

@@ -1,6 +1,9 @@
 package projections
 
-import "iter"
+import (
+	"iter"
+	"math"
+)
 
 // Op is what a Change does to its row.
 type Op uint8
@@ -40,6 +43,13 @@ type touched struct {
 	changes []Change
 	numbers map[int64]int32  // by key, for tables whose key is one number
 	keys    map[string]int32 // by AppendKey, for the others
+	told    map[Told]struct{}
+}
+
+// Told is what a fold has made rows of: all that they depend on.
+type Told struct {
+	N     int64
+	Texts [4]string
 }
 
 // chunk is how many values are allocated at once; at most chunksKept of them outlive a Reset.
@@ -83,6 +93,20 @@ func (c *Changes) Append(t *Table, values ...Value) { c.change(t, Append, values
 // Add adds to a row; the values behind the key are numbers.
 func (c *Changes) Add(t *Table, values ...Value) { c.change(t, Add, values) }
 
+// Again says that rows of the table have been made of the same before, and are still there: most folds of a projection that
+// tells few things apart can end here. The first time it notes it.
+func (c *Changes) Again(t *Table, of Told) bool {
+	rows := c.touched(t)
+	if _, told := rows.told[of]; told {
+		return true
+	}
+	if rows.told == nil {
+		rows.told = map[Told]struct{}{}
+	}
+	rows.told[of] = struct{}{}
+	return false
+}
+
 // Len is the number of rows and cuts.
 func (c *Changes) Len() int { return c.rows }
 
@@ -107,6 +131,7 @@ func (c *Changes) Reset() {
 		t.changes = t.changes[:0]
 		clear(t.numbers)
 		clear(t.keys)
+		clear(t.told)
 	}
 	for i := range c.chunks {
 		clear(c.chunks[i])
@@ -138,9 +163,22 @@ func (c *Changes) change(t *Table, op Op, values []Value) {
 	case Add:
 		c.settle(have)
 		for i := t.Key; i < len(values); i++ {
-			have.Values[i] = Int(have.Values[i].n + values[i].n)
+			have.Values[i] = Sum(have.Values[i], values[i])
 		}
 	}
+}
+
+// Sum adds two numbers. What no column holds becomes the largest or the smallest number: a sum that is wrong is seen to be, and
+// never turns from much money into a debt. Databases refuse such a sum with an error.
+func Sum(a, b Value) Value {
+	n := a.n + b.n
+	switch {
+	case a.n > 0 && b.n > 0 && n < 0:
+		n = math.MaxInt64
+	case a.n < 0 && b.n < 0 && n >= 0:
+		n = math.MinInt64
+	}
+	return Int(n)
 }
 
 func (c *Changes) mustFit(t *Table, values []Value) {

@@ -86,3 +86,19 @@ func count(ctx context.Context, t *Table, in Snapshot) (n int64, err error) {
 	}
 	return n, rows.Err()
 }
+
+// Count counts the rows of a projection by table.
+func Count(ctx context.Context, in ReadModel, p Projection) (rows map[string]int64, err error) {
+	s, err := in.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(s, &err)
+	rows = map[string]int64{}
+	for _, t := range p.Tables() {
+		if rows[t.Name], err = count(ctx, t, s); err != nil {
+			return nil, fmt.Errorf("count rows of %s: %w", t.Name, err)
+		}
+	}
+	return rows, nil
+}

@@ -64,6 +64,7 @@ func (r *touched) keep(c *Changes, cut *Cut) {
 	r.changes = slices.DeleteFunc(r.changes, func(x Change) bool { return cut.Takes(x.Values) })
 	clear(r.numbers)
 	clear(r.keys)
+	clear(r.told)
 	for i, x := range r.changes {
 		if r.numbers != nil {
 			r.numbers[x.Values[0].n] = int32(i)

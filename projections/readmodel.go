@@ -39,7 +39,20 @@ type ReadModel interface {
 	Replace(ctx context.Context, p Projection, with Snapshot, at Checkpoint) error
 	// Snapshot is a consistent view of rows and checkpoints that commits do not change. It must be closed.
 	Snapshot(ctx context.Context) (Snapshot, error)
+	// Serves says that the stored tables of a projection, of whatever version, have all columns that its queries ask for.
+	Serves(ctx context.Context, p Projection) (bool, error)
+	// Beside opens the shadow of a projection, with the rows and the checkpoint that an interrupted rebuild has left in
+	// it. One of another version is thrown away. Of one projection only one may be open.
+	Beside(ctx context.Context, p Projection) (Shadow, error)
 	Close() error
+}
+
+// Shadow is a read model of one projection whose rows are to take the place of the living ones. It outlives the process
+// that folds into it: Close keeps it.
+type Shadow interface {
+	ReadModel
+	// Discard closes and removes it.
+	Discard() error
 }
 
 // Snapshot is a frozen view. One goroutine may use it.

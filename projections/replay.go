@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,21 +10,29 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// replayRows is how many changed rows a replay gathers before it writes them.
-const replayRows = 32768
+// What a replay gathers before it writes: changed rows, or events. The latter is also what an interruption costs.
+const (
+	replayRows   = 32768
+	replayStride = 100_000
+)
 
 // replay folds one projection into a read model of its own.
 type replay struct {
-	p    Projection
-	fold *folder
-	into ReadModel
+	p      Projection
+	fold   *folder
+	into   ReadModel
+	from   events.Position // up to where an interrupted one had come; 0 for one from the start
+	stride events.Position
 }
 
-// newReplay begins with the closings whose events had been taken away at the position. Nothing may be taken away while
-// it goes on.
+// newReplay goes on where an interrupted replay has left the read model. One from the start begins with the closings
+// whose events had been taken away at the position. Nothing may be taken away while it goes on.
 func newReplay(ctx context.Context, store events.Store, p Projection, into ReadModel, at events.Position) (*replay, error) {
-	r := &replay{p: p, fold: newFolder(store, []tracked{{Projection: p}}), into: into}
+	r := &replay{p: p, fold: newFolder(store, []tracked{{Projection: p}}), into: into, stride: strideOf(ctx)}
 	g, err := removedBy(ctx, store, at)
+	if err == nil {
+		err = r.resume(ctx, &g, at)
+	}
 	if err == nil {
 		err = r.fold.begin(ctx, g)
 	}
@@ -33,20 +42,42 @@ func newReplay(ctx context.Context, store events.Store, p Projection, into ReadM
 	return r, nil
 }
 
+// resume takes over what is in the read model, or throws it away when it can not be gone on with.
+func (r *replay) resume(ctx context.Context, g *gone, at events.Position) error {
+	stored, err := r.into.Checkpoints(ctx)
+	if err != nil {
+		return fmt.Errorf("read checkpoint: %w", err)
+	}
+	c := find(stored, r.p.Name())
+	if c.Position == 0 {
+		return nil
+	}
+	if c.Version != r.p.Version() || c.Position > at || g.half(c.Position) {
+		return r.into.Reset(ctx, r.p)
+	}
+	r.from, r.fold.projections[0].done = c.Position, c.Position
+	return r.fold.prime(ctx, at)
+}
+
 // upTo goes on until everything up to the position is folded and written.
 func (r *replay) upTo(ctx context.Context, position events.Position) error {
 	defer r.fold.drop()
-	for more := true; more; {
-		var err error
-		if more, err = r.fold.pull(ctx, position, replayRows); err != nil {
-			return fmt.Errorf("replay %s: read events after %d: %w", r.p.Name(), r.fold.at, err)
+	for edge := r.fold.at; ; {
+		edge = min(position, max(edge, r.fold.at)+r.stride)
+		for more := true; more; {
+			var err error
+			if more, err = r.fold.pull(ctx, edge, replayRows); err != nil {
+				return fmt.Errorf("replay %s: read events after %d: %w", r.p.Name(), r.fold.at, err)
+			}
+			if err := r.fold.commit(ctx, r.into); err != nil {
+				return fmt.Errorf("replay %s: write rows up to %d: %w", r.p.Name(), r.fold.at, err)
+			}
+			tell(ctx, Progress{Projection: r.p.Name(), From: r.from, Position: max(r.fold.at, r.from), To: position})
 		}
-		if err := r.fold.commit(ctx, r.into); err != nil {
-			return fmt.Errorf("replay %s: write rows up to %d: %w", r.p.Name(), r.fold.at, err)
+		if edge == position {
+			return nil
 		}
-		tell(ctx, Progress{Projection: r.p.Name(), Position: r.fold.at, To: position})
 	}
-	return nil
 }
 
 // Fold folds the events up to the position, 0 for the head, into an empty read model with the tables of the projection:
@@ -69,7 +100,7 @@ func Fold(ctx context.Context, store events.Store, p Projection, into ReadModel,
 	if err := again.upTo(ctx, to); err != nil {
 		return report, err
 	}
-	report.Events = again.fold.facts
+	report.Events, report.ResumedFrom = again.fold.facts, again.from
 	report.finish(begun)
 	return report, nil
 }
@@ -108,8 +139,8 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 		return report, fmt.Errorf("verify %s: %w", p.Name(), err)
 	}
 	if at.Position > 0 && at.Version != p.Version() {
-		return report, fmt.Errorf("verify %s: its rows are of version %d, this program makes version %d: rebuild it first",
-			p.Name(), at.Version, p.Version())
+		return report, fmt.Errorf("verify %s: its rows are of version %d, this program makes version %d: rebuild it first, %w",
+			p.Name(), at.Version, p.Version(), ErrRebuilding)
 	}
 	rebuilt, err := shadow()
 	if err != nil {
@@ -139,15 +170,16 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 }
 
 // Rebuild folds all events again into a shadow and then swaps the living rows for its rows, with the checkpoint. Nobody
-// else may write the projection meanwhile: a running server does it with Runner.Rebuild.
+// else may write the projection meanwhile: a running server does it with Runner.Rebuild. shadow nil is the one beside the
+// living rows: an interrupted Rebuild is gone on with by the next one. Another shadow is only closed at the end.
 func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projection, shadow func() (ReadModel, error)) (report Report, err error) {
 	begun := time.Now()
 	report.Projection = p.Name()
-	rebuilt, err := shadow()
+	rebuilt, err := shadowOf(ctx, live, p, shadow)
 	if err != nil {
-		return report, fmt.Errorf("rebuild %s: open shadow: %w", p.Name(), err)
+		return report, err
 	}
-	defer closing(rebuilt, &err)
+	defer release(rebuilt, &err)
 	head, err := store.Head(ctx)
 	if err != nil {
 		return report, fmt.Errorf("rebuild %s: %w", p.Name(), err)
@@ -163,38 +195,28 @@ func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projecti
 	return report, nil
 }
 
-// Rebuild is the Rebuild of a running server. What is committed meanwhile is folded as ever; only the end of the work
-// and the swap hold that up.
-func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (ReadModel, error)) (report Report, err error) {
-	begun := time.Now()
-	report.Projection = projection
-	i := slices.IndexFunc(r.o.Projections, func(p Projection) bool { return p.Name() == projection })
-	if i < 0 {
-		return report, fmt.Errorf("rebuild: there is no projection %q", projection)
+func shadowOf(ctx context.Context, live ReadModel, p Projection, shadow func() (ReadModel, error)) (rebuilt ReadModel, err error) {
+	if shadow == nil {
+		rebuilt, err = live.Beside(ctx, p)
+	} else {
+		rebuilt, err = shadow()
 	}
-	rebuilt, err := shadow()
 	if err != nil {
-		return report, fmt.Errorf("rebuild %s: open shadow: %w", projection, err)
+		return nil, fmt.Errorf("rebuild %s: open shadow: %w", p.Name(), err)
 	}
-	defer closing(rebuilt, &err)
-	r.mu.Lock()
-	stored := r.stored
-	r.mu.Unlock()
-	again, err := newReplay(ctx, r.o.Store, r.o.Projections[i], rebuilt, stored)
-	if err != nil {
-		return report, err
+	return rebuilt, nil
+}
+
+// release ends a rebuild: what failed is kept, to be gone on with.
+func release(rebuilt ReadModel, err *error) {
+	shadow, kept := rebuilt.(Shadow)
+	if !kept || *err != nil && !errors.Is(*err, ErrArchived) { // which no later one can do either
+		closing(rebuilt, err)
+		return
 	}
-	if err := again.upTo(ctx, stored); err != nil {
-		return report, err
+	if failed := shadow.Discard(); failed != nil && *err == nil {
+		*err = fmt.Errorf("remove shadow: %w", failed)
 	}
-	err = r.Exclusive(ctx, func(ctx context.Context) error {
-		return again.swap(ctx, r.o.Model, r.folder.at, &report)
-	})
-	if err != nil {
-		return report, err
-	}
-	report.finish(begun)
-	return report, nil
 }
 
 // swap goes on to the position and replaces the living rows.
@@ -202,7 +224,10 @@ func (r *replay) swap(ctx context.Context, live ReadModel, to events.Position, r
 	if err := r.upTo(ctx, to); err != nil {
 		return err
 	}
-	report.Events = r.fold.facts
+	if r.fold.at > to {
+		return fmt.Errorf("rebuild %s: the shadow is at %d, ahead of %d", r.p.Name(), r.fold.at, to)
+	}
+	report.Events, report.ResumedFrom = r.fold.facts, r.from
 	fresh, err := r.into.Snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("rebuild %s: %w", r.p.Name(), err)

@@ -1,5 +1,7 @@
 package projections
 
+import "github.com/penstock/penstock/events"
+
 // Report says what a replay of one projection found or did. Equal is true when no row differs.
 type Report struct {
 	Projection      string   `json:"projection"`
@@ -10,6 +12,9 @@ type Report struct {
 	Seconds         float64  `json:"seconds"`
 	EventsPerSecond int64    `json:"events_per_second"`
 	Differences     []string `json:"differences,omitempty"` // the first DifferencesMax, one line each
+
+	// ResumedFrom is the position up to which an earlier, interrupted rebuild had come; its events are not counted again.
+	ResumedFrom events.Position `json:"resumed_from,omitempty"`
 }
 
 // DifferencesMax bounds how many differing rows a Report spells out; the rest is counted.

@@ -24,6 +24,8 @@ type Options struct {
 	QueueMax    int           // rows that wait to be folded; beyond it they are read from the store later (default 32768)
 	RowsMax     int           // changed rows of one transaction, about (default 4096)
 	BackoffMax  time.Duration // between tries of a failing write (default 5 s; the first comes after 50 ms)
+	Board       *Board        // where rebuilds enter themselves; nil: nowhere
+	Stride      int           // events between two commits of a rebuild at most, which is what an interruption costs (default 100,000)
 }
 
 func (o Options) withDefaults() Options {
@@ -42,6 +44,9 @@ func (o Options) withDefaults() Options {
 	if o.BackoffMax == 0 {
 		o.BackoffMax = 5 * time.Second
 	}
+	if o.Board == nil {
+		o.Board = &Board{}
+	}
 	return o
 }
 
@@ -50,6 +55,10 @@ type Lag struct {
 	Name     string          `json:"name"`
 	Position events.Position `json:"position"`
 	Behind   int64           `json:"lag"`
+
+	// Rebuilding says that the rows are of another version and stand still; Position is that of those which will take
+	// their place.
+	Rebuilding bool `json:"rebuilding,omitempty"`
 }
 
 // Runner keeps the rows of its projections up with the events. One goroutine folds and writes; what it is given waits
@@ -58,7 +67,9 @@ type Lag struct {
 type Runner struct {
 	o Options
 
-	folder *folder // owned by Start, then by the loop
+	folder *folder           // owned by Start, then by the loop
+	tried  []events.Position // checkpoints of commits that have failed since the last one that did not; owned by the loop
+	ousted error             // why nothing is written any more; owned by the loop
 
 	wake  chan struct{} // something is queued
 	hurry chan struct{} // somebody waits, or the queue is long: linger no longer
@@ -67,6 +78,11 @@ type Runner struct {
 	done  chan struct{}
 	life  context.Context // of reads and writes; ends when Stop gives up
 	end   context.CancelFunc
+	turn  chan struct{} // held by the one rebuild that runs
+
+	renewing context.Context // of rebuilds that Start has begun; ends when Stop begins
+	cease    context.CancelFunc
+	renewed  chan struct{} // closed when they have ended
 
 	mu      sync.Mutex
 	started bool
@@ -79,6 +95,7 @@ type Runner struct {
 	fault   error
 	faults  int64         // failed tries
 	settled chan struct{} // closed and made anew after every try
+	stale   map[string]*stale
 }
 
 // job runs in the loop, with nothing unstored.
@@ -94,13 +111,17 @@ func NewRunner(o Options) *Runner {
 		o:    o.withDefaults(),
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), jobs: make(chan job),
 		stop: make(chan struct{}), done: make(chan struct{}), settled: make(chan struct{}),
+		turn: make(chan struct{}, 1), renewed: make(chan struct{}), stale: map[string]*stale{},
 	}
 	r.life, r.end = context.WithCancel(context.Background())
+	r.renewing, r.cease = context.WithCancel(r.life)
 	return r
 }
 
-// Start brings all projections to the head of the store and then keeps them there. A projection of another version
-// than its rows, or one whose rows are ahead of the store, is rebuilt first. It returns when the rows may be served.
+// Start brings the projections to the head of the store and then keeps them there. It returns when the rows may be
+// served. Rows that are ahead of the store, or can not be brought up to date any more, are thrown away and made anew
+// first. Rows of another version stand still from now on and are rebuilt beside while the rest works; see Serves and
+// Rebuilt.
 func (r *Runner) Start(ctx context.Context) error {
 	if r.isStopped() {
 		return ErrStopped
@@ -109,7 +130,11 @@ func (r *Runner) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("projections: %w", err)
 	}
-	tracked, err := r.checkpoints(ctx, removed)
+	head, err := r.o.Store.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("projections: read head: %w", err)
+	}
+	tracked, err := r.checkpoints(ctx, removed, head)
 	if err != nil {
 		return err
 	}
@@ -117,17 +142,11 @@ func (r *Runner) Start(ctx context.Context) error {
 	if err := r.folder.begin(ctx, removed); err != nil {
 		return fmt.Errorf("projections: %w", err)
 	}
-	if err := r.prime(ctx); err != nil {
-		return err
+	if err := r.folder.prime(ctx, head); err != nil {
+		return fmt.Errorf("projections: %w", err)
 	}
-	defer r.folder.drop()
-	for more := true; more; {
-		if more, err = r.folder.pull(ctx, maxPosition, r.o.RowsMax); err != nil {
-			return fmt.Errorf("projections: read events: %w", err)
-		}
-		if err := r.folder.commit(ctx, r.o.Model); err != nil {
-			return fmt.Errorf("projections: write rows: %w", err)
-		}
+	if err := r.toHead(ctx, head); err != nil {
+		return err
 	}
 	r.note(nil)
 	r.mu.Lock()
@@ -137,6 +156,24 @@ func (r *Runner) Start(ctx context.Context) error {
 	}
 	r.started = true
 	go r.loop()
+	go r.renew()
+	return nil
+}
+
+// toHead folds what is stored.
+func (r *Runner) toHead(ctx context.Context, head events.Position) error {
+	defer r.folder.drop()
+	from := r.folder.at
+	for more := true; more; {
+		var err error
+		if more, err = r.folder.pull(ctx, maxPosition, r.o.RowsMax); err != nil {
+			return fmt.Errorf("projections: read events: %w", err)
+		}
+		if err := r.folder.commit(ctx, r.o.Model); err != nil {
+			return fmt.Errorf("projections: write rows: %w", err)
+		}
+		tell(ctx, Progress{Projection: CatchingUp, From: from, Position: r.folder.at, To: max(head, r.folder.at)})
+	}
 	return nil
 }
 
@@ -148,20 +185,26 @@ func (r *Runner) isStopped() bool {
 
 const maxPosition = events.Position(1<<63 - 1)
 
-// checkpoints reads how far each projection is and resets those whose rows can not be used.
-func (r *Runner) checkpoints(ctx context.Context, removed gone) ([]tracked, error) {
+// checkpoints reads how far each projection is and resets those whose rows can not be used. Those of another version
+// stand still: they are ahead of everything that is folded.
+func (r *Runner) checkpoints(ctx context.Context, removed gone, head events.Position) ([]tracked, error) {
 	stored, err := r.o.Model.Checkpoints(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("projections: read checkpoints: %w", err)
 	}
-	head, err := r.o.Store.Head(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("projections: read head: %w", err)
+	if err := forgetShadows(ctx, r.o.Model, r.o.Projections, stored, head); err != nil {
+		return nil, err
 	}
 	list := make([]tracked, 0, len(r.o.Projections))
 	for _, p := range r.o.Projections {
 		at := find(stored, p.Name())
-		if at.Version != 0 && at.Version != p.Version() || at.Position > head || removed.half(at.Position) {
+		switch other := at.Version != 0 && at.Version != p.Version(); {
+		case outdated(p, at, head):
+			if err := r.standStill(ctx, p, at); err != nil {
+				return nil, err
+			}
+			at.Position = maxPosition
+		case other, at.Position > head, removed.half(at.Position):
 			r.o.Logger.Info("rebuilding projection", "projection", p.Name(), "position", at.Position, "head", head,
 				"version", p.Version(), "version_stored", at.Version)
 			if err := r.o.Model.Reset(ctx, p); err != nil {
@@ -183,21 +226,21 @@ func find(list []Checkpoint, projection string) Checkpoint {
 	return Checkpoint{Projection: projection}
 }
 
-// prime places the folder so that it first meets the requests that were open at the lowest checkpoint. What they told
-// before is folded into their stories and emits no changes.
-func (r *Runner) prime(ctx context.Context) error {
-	lowest := maxPosition
-	for _, p := range r.folder.projections {
+// prime places the folder so that it first meets the requests that were open at the lowest checkpoint, or at the head
+// when there is none before it. What they told before is folded into their stories and emits no changes.
+func (f *folder) prime(ctx context.Context, head events.Position) error {
+	lowest := head
+	for _, p := range f.projections {
 		lowest = min(lowest, p.done)
 	}
-	if lowest == 0 || lowest == maxPosition {
+	if lowest == 0 {
 		return nil
 	}
-	low, err := r.o.Store.LowWater(ctx, lowest)
+	low, err := f.store.LowWater(ctx, lowest)
 	if err != nil {
-		return fmt.Errorf("projections: read low water of %d: %w", lowest, err)
+		return fmt.Errorf("read low water of %d: %w", lowest, err)
 	}
-	r.folder.at = min(max(low-1, 0), lowest)
+	f.at = min(max(low-1, 0), lowest)
 	return nil
 }
 
@@ -239,17 +282,29 @@ func (r *Runner) Lag() []Lag {
 	defer r.mu.Unlock()
 	lags := make([]Lag, len(r.lags))
 	for i, l := range r.lags {
+		if s := r.stale[l.Name]; s != nil {
+			l.Position, l.Rebuilding = s.at, true
+		}
 		l.Behind = int64(max(0, r.last-l.Position))
 		lags[i] = l
 	}
 	return lags
 }
 
-// Err is why rows can not be written or events not be read at the moment, nil when all is well.
+// Err is why rows can not be written, events not be read or a projection not be rebuilt at the moment, nil when all is
+// well.
 func (r *Runner) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fault
+	if r.fault != nil {
+		return r.fault
+	}
+	for _, s := range r.stale {
+		if s.fault != nil {
+			return s.fault
+		}
+	}
+	return nil
 }
 
 // Stop writes what was pushed and ends the runner. When the context ends first, its error is returned; what is missing
@@ -261,14 +316,21 @@ func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Unlock()
 	if !already {
 		close(r.stop)
+		r.cease()
 		if !started {
 			close(r.done)
+			close(r.renewed)
 		}
 	}
-	defer r.end()
+	defer func() {
+		r.end()
+		<-r.renewed
+	}()
 	select {
 	case <-r.done:
-		return r.Err()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.fault
 	case <-ctx.Done():
 		r.end()
 		<-r.done

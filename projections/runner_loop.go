@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -101,8 +102,22 @@ func (r *Runner) finish(backoff time.Duration) {
 }
 
 // work folds everything that is queued or known to be stored, and commits. After an error what is not folded yet is
-// read from the store by the next call.
+// read from the store by the next call. When the stored rows turn out not to be those that were written last, it begins from
+// what they are.
 func (r *Runner) work(ctx context.Context) error {
+	if r.ousted != nil {
+		return r.ousted
+	}
+	err := r.pass(ctx)
+	if errors.Is(err, ErrCheckpoint) {
+		if err = r.comeBack(ctx, err); err == nil {
+			err = r.pass(ctx)
+		}
+	}
+	return err
+}
+
+func (r *Runner) pass(ctx context.Context) error {
 	queue, last := r.take()
 	for _, c := range queue {
 		if err := r.fold(ctx, c); err != nil {
@@ -159,8 +174,10 @@ func (r *Runner) makeRoom(ctx context.Context) error {
 
 func (r *Runner) commit(ctx context.Context) error {
 	if err := r.folder.commit(ctx, r.o.Model); err != nil {
+		r.tried = append(r.tried, r.folder.at)
 		return fmt.Errorf("write rows up to %d: %w", r.folder.at, err)
 	}
+	r.tried = r.tried[:0]
 	return nil
 }
 

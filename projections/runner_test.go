@@ -271,10 +271,21 @@ func TestRowsAheadOfTheStoreAreRebuilt(t *testing.T) {
 	batches := traffic(t, store, 60)
 	r := lawtest.Start(t, projections.Options{Store: store, Model: m, Projections: all})
 	noErr(t, r.WaitFor(context.Background(), end(batches)))
+	shadow, err := m.Beside(context.Background(), all[1]) // an interrupted rebuild
+	noErr(t, err)
+	noErr(t, projections.Renew(context.Background(), store, m, all)) // nothing to do
+	_, err = projections.Fold(context.Background(), store, all[1], shadow, end(batches)/2)
+	noErr(t, err)
+	if left := m.Shadows(); len(left) != 1 {
+		t.Fatalf("shadows %v, want one", left)
+	}
 	restored := memory.NewStore() // from an older backup
 	traffic(t, restored, 10)
 	lawtest.Start(t, projections.Options{Store: restored, Model: m, Projections: all})
 	sameAsReplayed(t, restored, m)
+	if left := m.Shadows(); len(left) > 0 {
+		t.Errorf("shadows %v are left of what may never have been", left)
+	}
 }
 
 func TestProjectionsAtDifferentPlacesAreBroughtToTheSame(t *testing.T) {

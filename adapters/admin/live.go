@@ -6,15 +6,40 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
-// BreakerRequest forces a breaker.
+// BreakerRequest forces a breaker: that of the upstream, of which closing closes all, or with both Account and Model the
+// one of these, where the upstream has such.
 type BreakerRequest struct {
-	Action string `json:"action" enum:"open,close"`
+	Action  string     `json:"action" enum:"open,close"`
+	Until   *time.Time `json:"until,omitempty" doc:"of opening: when the first probe may go; without it as long as the upstream's open_for says"`
+	Account string     `json:"account,omitempty"`
+	Model   string     `json:"model,omitempty"`
+}
+
+// wish is what the request asks of the machine.
+func (r *BreakerRequest) wish(now time.Time) (w actors.Switch, _ error) {
+	w = actors.Switch{Open: r.Action == "open", Of: breaker.Key{Account: r.Account, Model: r.Model}}
+	switch {
+	case r.Account != "" && r.Model == "":
+		return w, invalid("body.model", "is missing: breakers are those of one account and one model of it")
+	case r.Account == "" && r.Model != "":
+		return w, invalid("body.account", "is missing: breakers are those of one account and one model of it")
+	case r.Until == nil:
+		return w, nil
+	case !w.Open:
+		return w, invalid("body.until", "is for opening")
+	case !r.Until.After(now):
+		return w, invalid("body.until", "is over")
+	}
+	w.Until = *r.Until
+	return w, nil
 }
 
 type breakerInput struct {
@@ -39,9 +64,9 @@ func (s *Server) liveRoutes() {
 		Summary: "Slots, holders, waiters, breaker and accounts of one upstream", Tags: []string{"upstreams"}, Errors: []int{401, 404}}
 	huma.Register(s.api, status, s.upstreamStatus)
 
-	breaker := huma.Operation{OperationID: "forceBreaker", Method: http.MethodPost, Path: "/api/v1/upstreams/{id}/breaker",
+	force := huma.Operation{OperationID: "forceBreaker", Method: http.MethodPost, Path: "/api/v1/upstreams/{id}/breaker",
 		Summary: "Open or close the breaker of one upstream", Tags: []string{"upstreams"}, Errors: []int{401, 404, 422}}
-	huma.Register(s.api, breaker, s.forceBreaker)
+	huma.Register(s.api, force, s.forceBreaker)
 
 	until := &huma.Schema{Type: "object", Required: []string{"until"}, AdditionalProperties: false,
 		Properties: map[string]*huma.Schema{"until": {Type: "string", Format: "date-time", Nullable: true,
@@ -67,7 +92,14 @@ func (s *Server) upstreamStatus(ctx context.Context, in *oneInput) (*statusOutpu
 }
 
 func (s *Server) forceBreaker(ctx context.Context, in *breakerInput) (*statusOutput, error) {
-	if err := s.ports.Live.ForceBreaker(ctx, in.ID, in.Body.Action == "open"); err != nil {
+	w, err := in.Body.wish(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	switch err := s.ports.Live.ForceBreaker(ctx, in.ID, w); {
+	case errors.Is(err, actors.ErrNoOwnBreaker):
+		return nil, invalid("body.account", "the upstream "+actors.ErrNoOwnBreaker.Error())
+	case err != nil:
 		return nil, s.problem(ctx, at("path.id"), err)
 	}
 	return s.upstreamStatus(ctx, &oneInput{in.ID})

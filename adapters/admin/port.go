@@ -113,13 +113,28 @@ type Replay interface {
 	Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error)
 }
 
+// Replays tells of the replays that run at the moment; projections.Board does.
+type Replays interface {
+	Running() []projections.Running
+}
+
+// Past folds the events up to a moment into read models of their own and says what the books were then. projection "" is
+// all of them; a name that is none wraps ErrNotFound. The query names the moment, see billing.Query.
+type Past interface {
+	Until(ctx context.Context, projection string, q billing.Query) ([]Standing, error)
+}
+
 // Live is what runs now. Unknown ids wrap ErrNotFound.
 type Live interface {
 	UpstreamStatus(ctx context.Context, id string) (actors.UpstreamStatus, error)
-	// ForceBreaker opens or closes the breaker of an upstream.
-	ForceBreaker(ctx context.Context, id string, open bool) error
+	// ForceBreaker opens or closes a breaker of an upstream. It wraps actors.ErrNoOwnBreaker when the upstream has none
+	// for single accounts and models.
+	ForceBreaker(ctx context.Context, id string, w actors.Switch) error
 	// BlockAccount takes an account out of service until the given time; nil ends its block.
 	BlockAccount(ctx context.Context, id string, until *time.Time) error
+	// FreeLease cuts the attempt of a request that holds a slot (attempt 0: whichever does) and waits for its end until ctx
+	// ends. It wraps actors.ErrNoLease when none does.
+	FreeLease(ctx context.Context, upstream, request string, attempt int, reason string) (actors.FreedLease, error)
 }
 
 // Health is what /health shows.
@@ -144,8 +159,9 @@ type StoreHealth struct {
 
 // ProjectionLag is how many positions a read model is behind.
 type ProjectionLag struct {
-	Name string `json:"name"`
-	Lag  int64  `json:"lag"`
+	Name       string `json:"name"`
+	Lag        int64  `json:"lag"`
+	Rebuilding bool   `json:"rebuilding,omitempty" doc:"its rows are of another version of the program and stand still; the lag is that of those which will take their place"`
 }
 
 // Ports are all of them.

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
@@ -36,6 +37,7 @@ var statuses = []struct {
 	{events.ErrHead, http.StatusUnprocessableEntity},
 	{books.ErrDay, http.StatusUnprocessableEntity},
 	{books.ErrOpen, http.StatusConflict},
+	{projections.ErrRebuilding, http.StatusServiceUnavailable},
 	{events.ErrUnavailable, http.StatusServiceUnavailable},
 	{context.Canceled, 499},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/stats"
 )
@@ -26,17 +25,6 @@ type Series struct {
 // Board is a leaderboard.
 type Board struct {
 	Items []stats.Rank `json:"items"`
-}
-
-// ReplayRequest names what to rebuild.
-type ReplayRequest struct {
-	Projection string `json:"projection,omitempty" doc:"empty: all of them"`
-	Verify     bool   `json:"verify,omitempty" doc:"compare with the live rows and leave them alone"`
-}
-
-// ReplayAnswer has a report per projection.
-type ReplayAnswer struct {
-	Items []projections.Report `json:"items"`
 }
 
 type billInput struct {
@@ -61,13 +49,10 @@ type boardInput struct {
 	Limit int    `query:"limit"`
 }
 
-type replayInput struct{ Body ReplayRequest }
-
 type billOutput struct{ Body Bill }
 type overviewOutput struct{ Body stats.Overview }
 type seriesOutput struct{ Body Series }
 type boardOutput struct{ Body Board }
-type replayOutput struct{ Body ReplayAnswer }
 
 func (in *statsInput) query() stats.Query {
 	return stats.Query{Since: in.Since, Until: in.Until, Key: in.Key, Model: in.Model, Upstream: in.Upstream}
@@ -82,7 +67,6 @@ func (s *Server) reportRoutes() {
 	huma.Register(s.api, op("statsOverview", http.MethodGet, "/api/v1/stats/overview", "stats", "Everything in one line"), s.overview)
 	huma.Register(s.api, op("statsTimeseries", http.MethodGet, "/api/v1/stats/timeseries", "stats", "By hour"), s.timeseries)
 	huma.Register(s.api, op("statsLeaderboard", http.MethodGet, "/api/v1/stats/leaderboard", "stats", "By model, upstream or key"), s.leaderboard)
-	huma.Register(s.api, op("replay", http.MethodPost, "/api/v1/replay", "replay", "Rebuild read models from events, or compare them"), s.replay)
 }
 
 func (s *Server) bill(ctx context.Context, in *billInput) (*billOutput, error) {
@@ -132,14 +116,6 @@ func (s *Server) leaderboard(ctx context.Context, in *boardInput) (*boardOutput,
 		return nil, s.problem(ctx, at("query"), err)
 	}
 	return &boardOutput{Board{listed(ranks)}}, nil
-}
-
-func (s *Server) replay(ctx context.Context, in *replayInput) (*replayOutput, error) {
-	reports, err := s.ports.Replay.Replay(ctx, in.Body.Projection, in.Body.Verify)
-	if err != nil {
-		return nil, s.problem(ctx, at("body.projection"), err)
-	}
-	return &replayOutput{ReplayAnswer{listed(reports)}}, nil
 }
 
 // listed makes an empty list of none, for JSON.

@@ -25,6 +25,8 @@ type Config struct {
 	Metrics  http.Handler
 	Audit    Audit        // nil: there are no such routes
 	Books    Books        // nil: the same
+	Past     Past         // nil: the same
+	Replays  Replays      // nil: none ever runs
 	Feed     events.Feed  // nil: no live feed
 	Webhooks Webhooks     // nil: no status of webhooks
 	Logger   *slog.Logger // nil: slog.Default()
@@ -64,7 +66,9 @@ func New(c Config) (*Server, error) {
 	s.applyRoute()
 	s.requestRoutes()
 	s.reportRoutes()
+	s.replayRoutes(c.Past, c.Replays)
 	s.liveRoutes()
+	s.leaseRoutes()
 	s.auditRoutes(c.Audit, c.Books)
 	s.webhookRoutes(c.Webhooks)
 	s.liveFeedRoutes(c.Feed)

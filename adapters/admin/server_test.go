@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections/requestlog"
@@ -32,6 +33,8 @@ func sha256Of(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 // machine is what runs: one upstream "a" with one account "a-1".
 type machine struct {
 	open   bool
+	until  time.Time
+	of     breaker.Key
 	blocks map[string]*time.Time
 }
 
@@ -42,11 +45,14 @@ func (m *machine) UpstreamStatus(_ context.Context, id string) (status actors.Up
 	return status, json.Unmarshal([]byte(`{"id":"a"}`), &status)
 }
 
-func (m *machine) ForceBreaker(_ context.Context, id string, open bool) error {
+func (m *machine) ForceBreaker(_ context.Context, id string, w actors.Switch) error {
 	if id != "a" {
 		return errors.Wrapf(ErrNotFound, "upstream %s", id)
 	}
-	m.open = open
+	if w.Of.Account == "unshared" {
+		return errors.Wrapf(actors.ErrNoOwnBreaker, "upstream %s", id)
+	}
+	m.open, m.until, m.of = w.Open, w.Until, w.Of
 	return nil
 }
 
@@ -175,10 +181,10 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 
 	places := b.refused(422, b.ask("POST", "/api/v1/apply", `{"resources":[`+up+`,`+key+`]}`))
 	require.Equal(t, []string{"body.resources[1].user: user u does not exist"}, places)
-	places = b.refused(422, b.ask("POST", "/api/v1/apply", `{"resources":[`+up+`,{"kind":"user","id":"u","x":1},{"kind":"box"},7,{"kind":"key","id":"k","limits":{"rpm":1}}]}`))
+	places = b.refused(422, b.ask("POST", "/api/v1/apply", `{"resources":[`+up+`,{"kind":"user","id":"u","x":1},{"kind":"box"},7,{"kind":"key","id":"k","limits":{"rps":1}}]}`))
 	require.Len(t, places, 4, "every document that is wrong is named at once")
 	require.Contains(t, places, "body.resources[1].x: unknown field")
-	require.Contains(t, places, "body.resources[4].limits.rpm: not supported yet")
+	require.Contains(t, places, "body.resources[4].limits.rps: unknown field")
 	require.True(t, strings.HasPrefix(places[1], "body.resources[2].kind: ") || strings.HasPrefix(places[2], "body.resources[2].kind: "))
 	require.Zero(t, b.shelf.Revision(), "nothing was stored")
 
@@ -292,6 +298,18 @@ func TestLiveStateIsShownAndForced(t *testing.T) {
 	b.ok(200, b.ask("POST", "/api/v1/upstreams/a/breaker", `{"action":"close"}`))
 	require.False(t, b.live.open)
 	require.Len(t, b.refused(422, b.ask("POST", "/api/v1/upstreams/a/breaker", `{"action":"melt"}`)), 1)
+	b.ok(200, b.ask("POST", "/api/v1/upstreams/a/breaker", `{"action":"open","until":"2999-01-01T00:00:00Z","account":"a-1","model":"m"}`))
+	require.Equal(t, 2999, b.live.until.Year())
+	require.Equal(t, breaker.Key{Account: "a-1", Model: "m"}, b.live.of)
+	for body, want := range map[string]string{
+		`{"action":"open","until":"2001-01-01T00:00:00Z"}`:   "body.until: is over",
+		`{"action":"close","until":"2999-01-01T00:00:00Z"}`:  "body.until: is for opening",
+		`{"action":"open","account":"a-1"}`:                  "body.model: is missing: breakers are those of one account and one model of it",
+		`{"action":"open","model":"m"}`:                      "body.account: is missing: breakers are those of one account and one model of it",
+		`{"action":"open","account":"unshared","model":"m"}`: "body.account: the upstream has no breakers for single accounts and models: set breaker.per to account_model",
+	} {
+		require.Equal(t, []string{want}, b.refused(422, b.ask("POST", "/api/v1/upstreams/a/breaker", body)))
+	}
 
 	b.refused(404, b.ask("POST", "/api/v1/accounts/a-1/block", `null`))
 	b.ok(201, b.ask("PUT", "/api/v1/upstreams/a", upstreamDoc))
@@ -310,4 +328,36 @@ func TestLiveStateIsShownAndForced(t *testing.T) {
 		require.Equal(t, []string{want}, b.refused(422, b.ask("POST", "/api/v1/accounts/a-1/block", body)))
 	}
 	b.refused(404, b.ask("POST", "/api/v1/accounts/z/block", `null`))
+}
+
+func (m *machine) FreeLease(_ context.Context, id, request string, attempt int, reason string) (actors.FreedLease, error) {
+	if id != "a" {
+		return actors.FreedLease{}, errors.Wrapf(ErrNotFound, "upstream %s", id)
+	}
+	if request != "r1" || attempt > 1 {
+		return actors.FreedLease{}, errors.Wrapf(actors.ErrNoLease, "request %s at upstream %s", request, id)
+	}
+	return actors.FreedLease{RequestID: request, Attempt: 1, Key: "k", Account: "a-1", Freed: reason == ""}, nil
+}
+
+// An operator names a request, and its attempt if it likes.
+func TestALeaseIsFreedByHand(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		path   string
+		status int
+		want   string
+	}{
+		{"/api/v1/upstreams/a/leases/r1", 200, `"request_id":"r1","attempt":1`},
+		{"/api/v1/upstreams/a/leases/r1?attempt=1&reason=stuck", 200, `"freed":false`},
+		{"/api/v1/upstreams/a/leases/r1?attempt=2", 404, "holds no slot"},
+		{"/api/v1/upstreams/a/leases/r1?attempt=0", 422, "query.attempt"},
+		{"/api/v1/upstreams/a/leases/r2", 404, "path.request_id"},
+		{"/api/v1/upstreams/b/leases/r1", 404, "path.id"},
+	} {
+		w := b.ask("DELETE", c.path, "")
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %s", c.path, w.Code, w.Body)
+		}
+	}
 }

@@ -14,8 +14,10 @@ import (
 // programs that need none that lasts. It answers by walking all rows.
 type ReadModel struct {
 	mu          sync.RWMutex
-	tables      map[string]rows // by name
+	tables      map[string]rows                 // by name
+	columns     map[string][]projections.Column // of tables
 	checkpoints map[string]projections.Checkpoint
+	shadows     map[string]*shadow // by projection
 }
 
 // rows of a table by primary key. A row is replaced, never changed, so snapshots share it.
@@ -23,7 +25,10 @@ type rows map[string][]projections.Value
 
 // NewReadModel makes an empty one with the tables of the projections.
 func NewReadModel(list ...projections.Projection) *ReadModel {
-	m := &ReadModel{tables: map[string]rows{}, checkpoints: map[string]projections.Checkpoint{}}
+	m := &ReadModel{
+		tables: map[string]rows{}, columns: map[string][]projections.Column{},
+		checkpoints: map[string]projections.Checkpoint{}, shadows: map[string]*shadow{},
+	}
 	for _, p := range list {
 		m.create(p)
 	}
@@ -32,7 +37,7 @@ func NewReadModel(list ...projections.Projection) *ReadModel {
 
 func (m *ReadModel) create(p projections.Projection) {
 	for _, t := range p.Tables() {
-		m.tables[t.Name] = rows{}
+		m.tables[t.Name], m.columns[t.Name] = rows{}, t.Columns
 	}
 }
 
@@ -85,7 +90,7 @@ func (m *ReadModel) apply(c *projections.Change) error {
 	case known && c.Op == projections.Add:
 		sum := slices.Clone(have)
 		for i := c.Table.Key; i < len(sum); i++ {
-			sum[i] = projections.Int(sum[i].Int() + c.Values[i].Int())
+			sum[i] = projections.Sum(sum[i], c.Values[i])
 		}
 		table[key] = sum
 	default:
@@ -121,6 +126,7 @@ func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.create(p)
 	maps.Copy(m.tables, fresh)
 	m.checkpoints[p.Name()] = at
 	return nil

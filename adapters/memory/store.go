@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -21,15 +22,9 @@ type Store struct {
 	rows     []events.Committed // in order of position; never changed
 	archived []events.RawRow    // what is left of removed ones, in order of position; never changed
 	streams  map[string][]int   // indexes of a stream's rows
-	commits  []commit
+	commits  []events.Commit
 	secrets  map[string][]events.Secret // by account, in order of version
 	hasher   events.Hasher
-}
-
-// commit is one link of the chain.
-type commit struct {
-	events.Commit
-	lowWater events.Position
 }
 
 var _ events.Store = (*Store)(nil)
@@ -198,7 +193,8 @@ func (d *draft) commit(lowWater events.Position) {
 	if len(d.rows) == 0 {
 		return
 	}
-	link := commit{events.Commit{First: d.rows[0].Position}, lowWater}
+	link := events.Commit{First: d.rows[0].Position}
+	link.Bounds = events.Bounds{LowWater: lowWater, Earliest: math.MaxInt64}
 	link.N = int64(d.next() - link.First)
 	hashes := make([][32]byte, len(d.rows))
 	for i := range d.rows {
@@ -210,9 +206,13 @@ func (d *draft) commit(lowWater events.Position) {
 		c.Facts = make([]events.Fact, len(c.Facts)) // what is read is decoded from the payload
 	}
 	if n := len(s.commits); n > 0 {
-		link.Previous = s.commits[n-1].Hash
+		link.Previous, link.Latest = s.commits[n-1].Hash, s.commits[n-1].Latest
 	}
-	link.Hash = s.hasher.Commit(link.Previous, link.First, link.N, hashes)
+	for i := range d.rows {
+		at := d.rows[i].At.UnixMicro()
+		link.Earliest, link.Latest = min(link.Earliest, at), max(link.Latest, at)
+	}
+	link.Hash = s.hasher.Commit(link.Previous, link.First, link.N, link.Bounds, hashes)
 	s.rows, s.commits = append(s.rows, d.rows...), append(s.commits, link)
 }
 

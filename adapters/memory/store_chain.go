@@ -27,7 +27,7 @@ func (s *Store) Chain(ctx context.Context, after events.Position, yield func(*ev
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c := commits[i].Commit
+		c := commits[i]
 		end := events.Position(1<<63 - 1)
 		if i+1 < len(commits) {
 			end = commits[i+1].First

@@ -120,7 +120,7 @@ func (s *Store) LowWater(ctx context.Context, at events.Position) (low events.Po
 	defer s.mu.Unlock()
 	for _, c := range s.commits {
 		if at == 0 || c.First <= at {
-			low = c.lowWater
+			low = c.LowWater
 		}
 	}
 	return low, s.usable(ctx)

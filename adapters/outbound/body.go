@@ -64,6 +64,11 @@ func (in *incoming) begin(c *conn, p *pool, gone *actors.Gone) {
 	}
 }
 
+// here says that the whole body stands in the buffer.
+func (in *incoming) here() bool {
+	return in.ended || !in.chunked && !in.toClose && in.left <= int64(in.br.Buffered())
+}
+
 func (in *incoming) Status() int { return in.head.StatusCode() }
 
 func (in *incoming) Header(name string) string { return string(in.head.Peek(name)) }

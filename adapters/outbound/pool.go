@@ -27,27 +27,53 @@ type conn struct {
 	raw   *net.TCPConn // below TLS
 	br    *bufio.Reader
 	idle  time.Duration // bound on each read once the answer has begun; 0: none yet
-	armed time.Time
-	begun bool // a byte of the answer has come
-	used  bool // it has carried a call before
+	begun bool          // a byte of the answer has come
+	used  bool          // it has carried a call before
 	since time.Time
+
+	reads, writes bound
 
 	writing atomic.Bool // a request is being written
 }
 
-// Read arms the idle bound, now and then rather than on every read.
+// Read arms the idle bound.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.begun && c.idle > 0 {
-		if now := time.Now(); now.Sub(c.armed) > c.idle/8 {
-			c.armed = now
-			_ = c.SetReadDeadline(now.Add(c.idle))
-		}
+		c.readWithin(c.idle, time.Now())
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.begun = true
 	}
 	return n, err
+}
+
+// readWithin bounds the next reads, writeWithin the next writes: see bound. 0: no bound.
+func (c *conn) readWithin(d time.Duration, now time.Time) {
+	if c.reads.move(d, now) {
+		_ = c.SetReadDeadline(c.reads.at)
+	}
+}
+
+func (c *conn) writeWithin(d time.Duration, now time.Time) {
+	if c.writes.move(d, now) {
+		_ = c.SetWriteDeadline(c.writes.at)
+	}
+}
+
+// bound is a deadline of a connection: never before the time that was asked for, and at most an eighth of it later. That
+// play lets one deadline stand for many reads and many calls, since to move it costs as much as a short read.
+type bound struct{ at time.Time } // zero: none
+
+// move says that the deadline has to be set anew.
+func (b *bound) move(d time.Duration, now time.Time) bool {
+	most := d + d/8
+	left := b.at.Sub(now)
+	if d <= 0 && b.at.IsZero() || d > 0 && left >= d && left <= most {
+		return false
+	}
+	b.at = deadline(now, most)
+	return true
 }
 
 // Close closes the socket, from any goroutine. TLS gets no farewell: it could wait for a peer that reads nothing. Half a
@@ -64,7 +90,7 @@ func (c *conn) Close() error {
 
 // alive looks, without waiting, whether the peer has closed the connection or sent something unasked.
 func (c *conn) alive() bool {
-	_ = c.SetReadDeadline(time.Time{}) // that of the last answer may have passed
+	c.readWithin(0, time.Time{}) // that of the last answer may have passed
 	rc, err := c.raw.SyscallConn()
 	if err != nil {
 		return false
@@ -108,7 +134,6 @@ func (p *pool) get(now time.Time) *conn {
 
 func (p *pool) put(c *conn) {
 	c.idle, c.begun, c.used, c.since = 0, false, true, time.Now()
-	c.armed = time.Time{}
 	p.mu.Lock()
 	if len(p.idle) < idlePerHost && !p.closed {
 		p.idle = append(p.idle, c)

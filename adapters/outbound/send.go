@@ -178,8 +178,9 @@ func connectPhase(err error) actors.Phase {
 
 // exchange writes the request and reads the headers of the answer.
 func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *actors.SendError) {
-	start := time.Now()
-	_ = c.SetDeadline(deadline(start, o.First))
+	now := time.Now()
+	c.readWithin(o.First, now)
+	c.writeWithin(o.First, now)
 	c.writing.Store(true)
 	unsent := write(c, o)
 	if unsent == nil {
@@ -189,7 +190,7 @@ func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *
 		return nil, &actors.SendError{Phase: writePhase(unsent), Err: unsent}
 	}
 	if len(o.Body) > bodyInline && unsent == nil {
-		_ = c.SetReadDeadline(deadline(time.Now(), o.First))
+		c.readWithin(o.First, time.Now())
 	}
 	in := incomings.Get().(*incoming)
 	in.head.Reset()
@@ -207,14 +208,12 @@ func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *
 			break
 		}
 	}
-	_ = c.SetWriteDeadline(time.Time{})
-	if o.Idle > 0 {
-		c.idle, c.armed = o.Idle, start
-		_ = c.SetReadDeadline(time.Now().Add(o.Idle))
-	} else {
-		_ = c.SetReadDeadline(time.Time{})
-	}
 	in.begin(c, p, o.Gone)
+	if !in.here() { // what is to come has a bound of its own
+		c.idle, now = o.Idle, time.Now()
+		c.readWithin(o.Idle, now)
+		c.writeWithin(0, now)
+	}
 	in.once = unsent != nil // it answered, and closed, before it had the whole request
 	return in, nil
 }
@@ -290,7 +289,7 @@ func write(c *conn, o *actors.Outgoing) error {
 		_, err = bufs.WriteTo(c.Conn)
 		for rest := o.Body[n:]; len(rest) > 0 && err == nil; rest = rest[n:] {
 			n = min(len(rest), bodyPiece)
-			_ = c.SetWriteDeadline(deadline(time.Now(), o.First))
+			c.writeWithin(o.First, time.Now())
 			_, err = c.Write(rest[:n])
 		}
 	}

@@ -24,6 +24,8 @@ type ReadModel struct {
 	at   *readAddress
 	pool *pgxpool.Pool
 	hold *pgx.Conn // of a shadow: while it lives, nobody else removes the schema
+	mark string    // of a shadow: comment of its schema
+	keep bool      // of a shadow: Close leaves it
 	life context.Context
 	end  context.CancelFunc
 
@@ -49,6 +51,9 @@ func OpenReadModel(ctx context.Context, dsn string, list ...projections.Projecti
 	if err == nil {
 		err = m.sweep(ctx)
 	}
+	if err == nil {
+		err = m.sweepUnwanted(ctx, list)
+	}
 	if err != nil {
 		return nil, errors.CombineErrors(err, m.Close())
 	}
@@ -68,7 +73,7 @@ func newReadModel(ctx context.Context, at *readAddress, hold *pgx.Conn) (*ReadMo
 // setUp creates what is missing.
 func (m *ReadModel) setUp(ctx context.Context, list []projections.Projection) error {
 	return m.transact(ctx, readCommitMax, func(ctx context.Context, w *readWriter) error {
-		if err := w.createSchema(ctx, m.hold != nil); err != nil {
+		if err := w.createSchema(ctx, m.mark); err != nil {
 			return err
 		}
 		for _, p := range list {
@@ -146,7 +151,10 @@ func (m *ReadModel) Close() error {
 		return nil
 	}
 	m.pool.Close()
-	if m.hold != nil {
+	switch {
+	case m.keep:
+		m.letGo()
+	case m.hold != nil:
 		return m.dropShadow()
 	}
 	return nil

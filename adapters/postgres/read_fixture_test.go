@@ -101,6 +101,9 @@ func settle(t testing.TB, store events.Store, m projections.ReadModel, list ...p
 	if err := r.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	if err := r.Rebuilt(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}

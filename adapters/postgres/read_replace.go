@@ -15,7 +15,7 @@ import (
 
 // Replace implements projections.ReadModel. The new rows are brought beside the old ones, and what differs is written
 // in the same transaction: who reads meanwhile sees the old rows and waits for nothing, equal rows cost no space, and
-// grants and views of the operator's stay. Tables of another version are made anew; who reads those waits.
+// grants and views of the operator's stay. Tables of another version give way to new ones when those are complete.
 func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with projections.Snapshot, at projections.Checkpoint) error {
 	return m.transact(ctx, 0, func(ctx context.Context, w *readWriter) error {
 		stored, err := w.locked(ctx, []string{p.Name()})
@@ -23,11 +23,12 @@ func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with 
 			return err
 		}
 		if stored[p.Name()].Version != p.Version() {
-			err = w.anew(ctx, p, m.hold != nil)
-		} else {
-			err = w.create(ctx, p, m.hold != nil)
+			if err := w.supersede(ctx, p, with); err != nil {
+				return err
+			}
+			return w.setCheckpoint(ctx, at, p)
 		}
-		if err != nil {
+		if err := w.create(ctx, p, m.hold != nil); err != nil {
 			return err
 		}
 		for _, t := range p.Tables() {
@@ -39,22 +40,72 @@ func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with 
 	})
 }
 
-// replace makes the rows of one table those of the snapshot.
-func (w *readWriter) replace(ctx context.Context, t *readTable, with projections.Snapshot) error {
+// readGiveWayMax is how long the switch to new tables waits for those who read the old ones; who comes meanwhile waits
+// behind it.
+const readGiveWayMax = "2s"
+
+// supersede makes the tables of a projection in a schema of their own, with the rows of the snapshot, and then puts them
+// in the place of those of another version: only that needs the old ones for itself.
+func (w *readWriter) supersede(ctx context.Context, p projections.Projection, with projections.Snapshot) error {
+	tables, err := readTables(p)
+	if err != nil {
+		return err
+	}
+	incoming := readWriter{conn: w.conn, schema: w.schema + "_incoming"}
+	if err := w.run(ctx, "CREATE SCHEMA "+quote(incoming.schema)); err != nil {
+		return errors.Wrap(err, "make room for new tables")
+	}
+	for _, t := range tables {
+		statements := incoming.createTable(t, p, false)
+		err := w.run(ctx, statements[0])
+		if err == nil {
+			err = incoming.bring(ctx, t, t.Name, with)
+		}
+		if err == nil {
+			err = w.run(ctx, append(statements[1:], "ANALYZE "+incoming.table(t.Name))...)
+		}
+		if err != nil {
+			return errors.Wrapf(err, "make table %s anew", t.Name)
+		}
+	}
+	if err := w.run(ctx, "SET LOCAL lock_timeout = '"+readGiveWayMax+"'"); err != nil {
+		return err
+	}
+	if err := w.drop(ctx, p); err != nil {
+		return err
+	}
+	w.batches = nil // of tables that are no more
+	for _, t := range tables {
+		if err := w.run(ctx, "ALTER TABLE "+incoming.table(t.Name)+" SET SCHEMA "+quote(w.schema)); err != nil {
+			return errors.Wrapf(err, "put table %s in its place", t.Name)
+		}
+		w.known[t.Name] = t
+	}
+	return w.run(ctx, "DROP SCHEMA "+quote(incoming.schema))
+}
+
+// bring copies all rows of the snapshot's table into an empty one of the writer's schema.
+func (w *readWriter) bring(ctx context.Context, t *readTable, into string, with projections.Snapshot) error {
 	scan, err := with.Scan(ctx, t.Table)
 	if err != nil {
 		return err
 	}
-	live, fresh := w.table(t.Name), w.table("incoming_"+t.Name)
-	err = w.run(ctx, fmt.Sprintf("CREATE UNLOGGED TABLE %s (LIKE %s)", fresh, live))
-	if err == nil {
-		rows := &copyText{table: t, rows: scan}
-		_, err = w.conn.PgConn().CopyFrom(ctx, rows, "COPY "+fresh+" FROM STDIN (FORMAT binary)")
-		if rows.err != nil {
-			err = rows.err
-		}
+	rows := &copyText{table: t, rows: scan}
+	_, err = w.conn.PgConn().CopyFrom(ctx, rows, "COPY "+w.table(into)+" FROM STDIN (FORMAT binary)")
+	if rows.err != nil {
+		err = rows.err
 	}
-	if err = errors.CombineErrors(err, scan.Close()); err != nil {
+	return errors.CombineErrors(err, scan.Close())
+}
+
+// replace makes the rows of one table those of the snapshot.
+func (w *readWriter) replace(ctx context.Context, t *readTable, with projections.Snapshot) error {
+	live, fresh := w.table(t.Name), w.table("incoming_"+t.Name)
+	err := w.run(ctx, fmt.Sprintf("CREATE UNLOGGED TABLE %s (LIKE %s)", fresh, live))
+	if err == nil {
+		err = w.bring(ctx, t, "incoming_"+t.Name, with)
+	}
+	if err != nil {
 		return err
 	}
 	var keys, same []string

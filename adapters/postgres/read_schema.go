@@ -66,8 +66,9 @@ func keyOf(t *projections.Table) []string {
 	return names
 }
 
-// createSchema makes the schema with the table of checkpoints. Of several programs that start at once, one does it.
-func (w *readWriter) createSchema(ctx context.Context, shadow bool) error {
+// createSchema makes the schema with the table of checkpoints. Of several programs that start at once, one does it. That
+// of a shadow gets its mark as a comment.
+func (w *readWriter) createSchema(ctx context.Context, mark string) error {
 	var encoding string
 	if err := w.conn.QueryRow(ctx, "SELECT current_setting('server_encoding')").Scan(&encoding); err != nil {
 		return err
@@ -78,19 +79,23 @@ func (w *readWriter) createSchema(ctx context.Context, shadow bool) error {
 	if _, err := w.conn.Exec(ctx, "SELECT pg_advisory_xact_lock($1, 0)", lockReadSetUp); err != nil {
 		return err
 	}
-	var there bool // asked first, for who may not create schemas may still use one
-	err := w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", w.schema).Scan(&there)
+	var there, ours bool // asked first, for who may not create schemas may still use one
+	err := w.conn.QueryRow(ctx, `SELECT count(*) > 0, coalesce(bool_and(obj_description(oid, 'pg_namespace') = $2), false)
+		FROM pg_namespace WHERE nspname = $1`, w.schema, mark).Scan(&there, &ours)
 	if err != nil {
 		return err
+	}
+	if mark != "" && there && !ours {
+		return errors.Newf("schema %s is somebody else's: it is in the way of a shadow", w.schema)
 	}
 	statements := []string{}
 	if !there {
 		statements = append(statements, "CREATE SCHEMA "+quote(w.schema))
 	}
-	if shadow {
-		statements = append(statements, "COMMENT ON SCHEMA "+quote(w.schema)+" IS '"+shadowMark+"'")
+	if mark != "" && !there {
+		statements = append(statements, "COMMENT ON SCHEMA "+quote(w.schema)+" IS '"+mark+"'")
 	}
-	statements = append(statements, "CREATE "+ifSet(shadow, "UNLOGGED ")+"TABLE IF NOT EXISTS "+w.table(checkpointsTable)+` (
+	statements = append(statements, "CREATE "+ifSet(mark != "", "UNLOGGED ")+"TABLE IF NOT EXISTS "+w.table(checkpointsTable)+` (
 		projection text COLLATE "C" PRIMARY KEY,
 		version    integer NOT NULL,
 		position   bigint NOT NULL,
@@ -153,6 +158,14 @@ func ifSet(b bool, s string) string {
 
 // anew drops the tables of a projection, those of an older version too, and creates them.
 func (w *readWriter) anew(ctx context.Context, p projections.Projection, shadow bool) error {
+	if err := w.drop(ctx, p); err != nil {
+		return err
+	}
+	return w.create(ctx, p, shadow)
+}
+
+// drop drops the tables of a projection, those of an older version too.
+func (w *readWriter) drop(ctx context.Context, p projections.Projection) error {
 	var names []string
 	err := w.conn.QueryRow(ctx, "SELECT tables FROM "+w.table(checkpointsTable)+" WHERE projection = $1", p.Name()).Scan(&names)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -172,7 +185,7 @@ func (w *readWriter) anew(ctx context.Context, p projections.Projection, shadow 
 		}
 		delete(w.known, name)
 	}
-	return w.create(ctx, p, shadow)
+	return nil
 }
 
 // table is the name of a table with its schema.

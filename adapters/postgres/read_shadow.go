@@ -17,6 +17,7 @@ import (
 const (
 	lockReadSetUp int32 = 0x50656e41 + iota // second number 0: somebody makes tables
 	lockShadow                              // second number of the shadow: its owner lives
+	lockBeside                              // second number of the shadow: somebody folds into it
 )
 
 // A shadow's schema is known by its name and its comment, so that no schema of anybody else is ever dropped.
@@ -61,6 +62,7 @@ func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection)
 		hangUp(hold)
 		return nil, err
 	}
+	m.mark = shadowMark
 	if err = m.sweep(ctx); err == nil {
 		err = m.setUp(ctx, list)
 	}
@@ -73,14 +75,9 @@ func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection)
 // sweep drops shadows whose owner does not live any more, as far as they are ours to drop.
 func (m *ReadModel) sweep(ctx context.Context) error {
 	return m.transact(ctx, readCommitMax, func(ctx context.Context, w *readWriter) error {
-		rows, err := w.conn.Query(ctx, `SELECT nspname FROM pg_namespace
-			WHERE starts_with(nspname::text, $1) AND obj_description(oid, 'pg_namespace') = $2 AND pg_has_role(nspowner, 'USAGE')`, shadowPrefix, shadowMark)
+		schemas, err := w.schemas(ctx, shadowPrefix, shadowMark)
 		if err != nil {
-			return errors.Wrap(err, "look for shadows")
-		}
-		schemas, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return errors.Wrap(err, "look for shadows")
+			return err
 		}
 		for _, schema := range schemas {
 			if err := w.dropDead(ctx, schema); err != nil {

@@ -30,6 +30,7 @@ type Store struct {
 	options StoreOptions
 	dialer  *dialer // of the session
 	readers *pool
+	kept    keptDays
 
 	turn    chan struct{} // capacity 1; whoever is in it owns all below: the writer
 	closed  bool
@@ -40,6 +41,8 @@ type Store struct {
 	hasher  events.Hasher
 	doubt   *doubt             // a commit of which nobody knows yet whether it went through
 	stored  map[string][]*past // appends of such commits that did, by the stream of their first row
+	blocks  blocks             // of the search index: the one under way
+	thinned events.Thinned
 }
 
 // chain is the end of the chain of commits.
@@ -56,10 +59,6 @@ var (
 	// ErrInUse is wrapped by the error of opening a database that another gateway writes to, and of appending after
 	// another one has taken it over. It comes with events.ErrUnavailable.
 	ErrInUse = errors.New("another gateway is using this database")
-	// ErrInDoubt is wrapped, beside events.ErrUnavailable, by the error of an append whose commit may have gone
-	// through: the connection was lost while it was under way, and the server cannot be asked. The next append finds
-	// out; one that repeats what was stored is then answered with the position it has.
-	ErrInDoubt = errors.New("the commit may have gone through")
 
 	errClosed = errors.New("closed")
 )
@@ -118,7 +117,7 @@ func (s *Store) write(ctx context.Context, f func(context.Context, *session) err
 	case err == nil:
 		return nil
 	case s.doubt != nil && s.doubt != before: // this call's own commit
-		return s.unavailable(fmt.Errorf("%w: %w", ErrInDoubt, err))
+		return s.unavailable(fmt.Errorf("%w: %w", events.ErrInDoubt, err))
 	}
 	return s.unavailable(err)
 }

@@ -23,7 +23,8 @@ const copyFrom = 32
 const stride = 16
 
 // Append stores a batch in one commit (events.Store). Rows that came with AnyVersion carry their version afterwards.
-// An error that also wraps ErrInDoubt means that the batch may have been stored.
+// After an error that is events.ErrInDoubt the next append finds out; one that repeats what was stored is then answered with
+// the positions that it has.
 func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater events.Position) ([]events.Result, error) {
 	if err := encoded(batch); err != nil {
 		return nil, err
@@ -117,6 +118,9 @@ func (g *group) store(ctx context.Context, w *session) error {
 	end := g.seal()
 	bounds := map[day]events.Position{}
 	b := &pgx.Batch{}
+	if err := g.index(ctx, w.conn, b, end); err != nil {
+		return err
+	}
 	for d, rows := range g.partitions() {
 		if len(rows) >= copyFrom {
 			if err := copyEvents(ctx, w.conn, d, rows); err != nil {
@@ -160,7 +164,8 @@ func (g *group) seal() chain {
 	for i := range g.rows {
 		hashes[i] = g.rows[i].hash
 	}
-	end.hash = g.s.hasher.Commit(g.s.chain.hash, first, int64(g.next-first), hashes)
+	bounds := events.Bounds{LowWater: g.lowWater, Earliest: g.earliest, Latest: g.latest}
+	end.hash = g.s.hasher.Commit(g.s.chain.hash, first, int64(g.next-first), bounds, hashes)
 	return end
 }
 

@@ -55,8 +55,21 @@ type link struct {
 
 const endOfAll = events.Position(1<<63 - 1)
 
-// read fills the page. It may run again after a fault.
+// read fills the page. It may run again after a fault. It sees one moment, and no day goes meanwhile: a row that is removed is
+// found in one of its two places. The lock comes first, for what is seen begins behind it.
 func (p *chainPage) read(ctx context.Context, c *pgx.Conn) error {
+	const begin = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY events IN ACCESS SHARE MODE`
+	_, err := c.Exec(ctx, begin, pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = p.fill(ctx, c)
+	}
+	if _, ended := c.Exec(ctx, `ROLLBACK`); err == nil {
+		err = ended
+	}
+	return err
+}
+
+func (p *chainPage) fill(ctx context.Context, c *pgx.Conn) error {
 	p.links, p.done = nil, false
 	if p.whole {
 		p.links = []link{{}}
@@ -75,7 +88,7 @@ func (p *chainPage) read(ctx context.Context, c *pgx.Conn) error {
 
 // readLinks reads the links of the page, and the one after it, which says where the last rows end.
 func (p *chainPage) readLinks(ctx context.Context, c *pgx.Conn) error {
-	const sql = `SELECT first, n, previous, hash FROM commits
+	const sql = `SELECT first, n, previous, hash, low_water, earliest, latest FROM commits
 		WHERE first >= coalesce((SELECT first FROM commits WHERE first <= $1 ORDER BY first DESC LIMIT 1), $1)
 		ORDER BY first LIMIT $2`
 	rows, err := c.Query(ctx, sql, int64(p.from), chainLinks+1)
@@ -88,7 +101,8 @@ func (p *chainPage) readLinks(ctx context.Context, c *pgx.Conn) error {
 	for n := 0; rows.Next(); n++ {
 		var l link
 		var previous, hash []byte
-		if err := rows.Scan(&l.First, &l.N, &previous, &hash); err != nil {
+		var earliest, latest time.Time
+		if err := rows.Scan(&l.First, &l.N, &previous, &hash, &l.LowWater, &earliest, &latest); err != nil {
 			return err
 		}
 		if n == 0 {
@@ -100,6 +114,7 @@ func (p *chainPage) readLinks(ctx context.Context, c *pgx.Conn) error {
 		}
 		copy(l.Previous[:], previous)
 		copy(l.Hash[:], hash)
+		l.Earliest, l.Latest = earliest.UnixMicro(), latest.UnixMicro()
 		p.links = append(p.links, l)
 	}
 	rows.Close()
@@ -179,33 +194,44 @@ const removeRows = `WITH gone AS (
 				AND beginning.version = 0 AND beginning.position BETWEEN $1 AND $2)
 			ORDER BY %[4]s DESC LIMIT $4)
 		RETURNING position, n, hash)
-	INSERT INTO archived (position, n, hash) SELECT position, n, hash FROM gone`
+	INSERT INTO archived (position, n, hash) SELECT position, n, hash FROM gone RETURNING position`
 
-// Remove takes away rows of a removal (events.Store). Between two calls appends have their turn. The partition of a
-// past day that has become empty is dropped.
+// Remove takes away rows of a removal (events.Store). Between two calls appends have their turn. A past day of which many rows
+// go is dropped with its partition, beside them; what is left goes in chunks, and the partition when it has become empty.
 func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (removed int, err error) {
+	if removed, err = s.dropDays(ctx, r, limit); removed > 0 || err != nil {
+		return removed, err
+	}
 	err = s.write(ctx, func(ctx context.Context, w *session) error {
 		if _, err := s.begin(ctx, w, nil); err != nil {
 			return err
 		}
-		days, err := w.daysBetween(ctx, r.First, r.Through)
+		days, err := daysBetween(ctx, w.conn, r.First, r.Through)
 		if err != nil {
 			return err
 		}
-		removed = 0
+		var gone []int64
 		for _, d := range days {
 			if d == actors {
 				continue
 			}
-			if removed, err = w.remove(ctx, d, r, limit); removed > 0 || err != nil {
+			if gone, err = w.remove(ctx, d, r, limit); len(gone) > 0 || err != nil {
 				break
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := w.conn.Exec(ctx, `COMMIT`); err != nil || removed > 0 {
+		removed = len(gone)
+		indexed, err := s.reindex(ctx, w.conn, gone)
+		if err != nil {
 			return err
+		}
+		if _, err := w.conn.Exec(ctx, `COMMIT`); err != nil {
+			return err
+		}
+		if s.thinned.Done(indexed); removed > 0 {
+			return nil
 		}
 		return s.dropEmpty(ctx, w, days)
 	})
@@ -215,8 +241,8 @@ func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (remove
 	return removed, nil
 }
 
-func (w *session) daysBetween(ctx context.Context, first, last events.Position) (days []day, err error) {
-	rows, err := w.conn.Query(ctx, `SELECT day FROM days WHERE first > 0 AND first <= $2 AND last >= $1 ORDER BY day`,
+func daysBetween(ctx context.Context, c *pgx.Conn, first, last events.Position) (days []day, err error) {
+	rows, err := c.Query(ctx, `SELECT day FROM days WHERE first > 0 AND first <= $2 AND last >= $1 ORDER BY day`,
 		int64(first), int64(last))
 	if err != nil {
 		return nil, err
@@ -224,14 +250,17 @@ func (w *session) daysBetween(ctx context.Context, first, last events.Position) 
 	return pgx.CollectRows(rows, pgx.RowTo[day])
 }
 
-func (w *session) remove(ctx context.Context, d day, r events.Removal, limit int) (int, error) {
+func (w *session) remove(ctx context.Context, d day, r events.Removal, limit int) (gone []int64, err error) {
 	which, order := "true", "position"
 	if d == always {
 		which = "day = 0 AND stream >= 'request/' AND stream < 'request0'"
 		order = "position + 0" // keeps the search on the names
 	}
-	tag, err := w.conn.Exec(ctx, fmt.Sprintf(removeRows, d.table(), d, which, order), int64(r.First), int64(r.Last), int64(r.Through), limit)
-	return int(tag.RowsAffected()), err
+	rows, err := w.conn.Query(ctx, fmt.Sprintf(removeRows, d.table(), d, which, order), int64(r.First), int64(r.Last), int64(r.Through), limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // dropEmpty drops partitions of days before yesterday that have no rows left. One that somebody is reading stays for the next time.

@@ -124,6 +124,7 @@ const (
 	uniqueViolation  = "23505"
 	undefinedTable   = "42P01"
 	lockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
 	invalidText      = "22P02"
 	invalidBytes     = "22021"
 )

@@ -76,7 +76,7 @@ func TestANetworkThatIsCutAtAnyPointLosesNothingAndDoublesNothing(t *testing.T) 
 				}
 				if err != nil {
 					require.ErrorIs(t, err, events.ErrUnavailable)
-					if errors.Is(err, postgres.ErrInDoubt) {
+					if errors.Is(err, events.ErrInDoubt) {
 						inDoubt++
 					}
 					if step%2 == 0 {
@@ -114,7 +114,7 @@ func TestAnAppendThatIsNotRepeatedAfterAnOutageLeavesNothingBehindThatSwallowsAn
 		require.ErrorIs(t, err, events.ErrUnavailable)
 		err = s.Probe(context.Background())
 		require.ErrorIs(t, err, events.ErrUnavailable)
-		require.NotErrorIs(t, err, postgres.ErrInDoubt, "that is another call's doubt")
+		require.NotErrorIs(t, err, events.ErrInDoubt, "that is another call's doubt")
 		w.mend()
 		insist(t, s, one(row(t, "b", events.AnyVersion)))
 		committed = head(t, s) == before+2

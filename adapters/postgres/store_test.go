@@ -18,7 +18,15 @@ import (
 	"github.com/penstock/penstock/events/storetest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	storetest.WriteForAnother(openShared)
+	pgtest.Main(m)
+}
+
+// openShared opens a store that is not the only one of its database.
+func openShared(dsn string) (events.Store, error) {
+	return postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Shared: true})
+}
 
 func openStore(t testing.TB, dsn string, o postgres.StoreOptions) *postgres.Store {
 	t.Helper()

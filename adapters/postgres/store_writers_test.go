@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -15,69 +14,12 @@ import (
 	"github.com/penstock/penstock/adapters/postgres"
 	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/events/storetest"
 )
 
-// Positions are in the order of commits: a reader that goes on from the last position it has seen misses nothing, though
-// six sessions append, big batches (COPY) beside small ones, to several days, with conflicts between them.
-func TestAReaderBesideSixWritersMissesNothing(t *testing.T) {
-	dsn := pgtest.Shared(t).NewDatabase(t)
-	const writers, rounds = 6, 60
-	failures := make(chan error, writers)
-	var running atomic.Int64
-	running.Store(writers)
-	for w := range writers {
-		s := openStore(t, dsn, postgres.StoreOptions{Shared: true})
-		go func() {
-			defer running.Add(-1)
-			failures <- func() error {
-				for i := range int64(rounds) {
-					batch := append(one(row(t, fmt.Sprintf("own/%d", w), i)), one(row(t, "shared", events.AnyVersion))...)
-					if i%20 == 0 {
-						for range 140 {
-							batch = append(batch, one(row(t, "request/"+uuid.Must(uuid.NewV7()).String(), 0))...)
-						}
-					}
-					contested := len(batch)
-					batch = append(batch, one(row(t, "contested", i))...)
-					batch[contested].Rows[0].Node = fmt.Sprint(w)
-					results, err := s.Append(context.Background(), batch, 1)
-					if err != nil {
-						return err
-					}
-					for _, r := range results[:contested] {
-						if r.Err != nil {
-							return r.Err
-						}
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	reader := openStore(t, dsn, postgres.StoreOptions{Shared: true})
-	var last events.Position
-	versions := map[string]int64{}
-	for more := true; more; {
-		more = running.Load() > 0 // once more after the last
-		require.NoError(t, reader.After(context.Background(), last, func(c *events.Committed) bool {
-			require.Equal(t, last+1, c.Position, "a gap that is filled later would be missed")
-			require.Equal(t, versions[c.Stream], c.Version)
-			versions[c.Stream]++
-			last = c.Last()
-			return true
-		}))
-	}
-	for range writers {
-		require.NoError(t, <-failures)
-	}
-	require.Equal(t, last, head(t, reader))
-	require.Equal(t, int64(writers*rounds), versions["shared"])
-	require.Equal(t, int64(rounds), versions["own/0"])
-	require.LessOrEqual(t, versions["contested"], int64(rounds))
-	require.Positive(t, versions["contested"])
-	report, err := events.Audit{}.Verify(context.Background(), reader)
-	require.NoError(t, err)
-	require.True(t, report.Equal, "%+v", report)
+// Six writers in two processes, and a reader that goes on from the last position it has seen.
+func TestAReaderBesideSixWritersInTwoProcessesMissesNothing(t *testing.T) {
+	storetest.TwoProcesses(t, pgtest.Shared(t).NewDatabase(t), openShared)
 }
 
 // Big batches go by another way (COPY) than those of the random test.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -24,6 +25,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.requests.Add(1)
 	defer s.requests.Add(-1)
 	w := watchedBy(ctx.Conn())
+	alone := w.alone(ctx.Method(), ctx.Request.Header.RequestURI())
 	if w != nil {
 		w.next()
 	}
@@ -32,10 +34,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.health(ctx)
 		return
 	}
-	call := &actors.Call{ID: newID(), At: s.o.Now().UTC(), Gone: &actors.Gone{}}
+	v := s.visit()
+	call := &v.call
 	end, known := dialect.Route(text(ctx.Method()), path)
 	call.Endpoint = end
-	s.describe(ctx, call)
+	s.describe(ctx, call, w.texts())
 	if len(ctx.Request.Header.Peek("Upgrade")) > 0 && !known {
 		// Codex asks for a WebSocket first; this status makes it fall back to HTTP at once.
 		ctx.Response.Header.Set("Upgrade", "HTTP/1.1")
@@ -62,31 +65,37 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.write(ctx, call, s.o.Dispatcher.Refuse(call, *r))
 		return
 	}
-	call.Headers = forwarded(ctx)
+	var clues dialect.Clues
+	call.Headers = forwarded(v.headers[:0], ctx, &clues)
 	call.Query = query(ctx)
-	if w != nil {
-		fire := call.Gone.Fire
-		w.onGone(&fire)
-		s.run(ctx, call, func() { w.disarm(&fire) })
-		return
+	s.recognise(call, &clues)
+	if v.ctx = ctx; alone {
+		call.Opener = v
 	}
-	s.run(ctx, call, func() {})
+	w.onGone(call.Gone)
+	s.run(ctx, v, w)
 }
 
-// run dispatches and writes the answer; disarm ends the watch for the client.
-func (s *Server) run(ctx *fasthttp.RequestCtx, call *actors.Call, disarm func()) {
+// run dispatches and writes the answer, and ends the watch for the client.
+func (s *Server) run(ctx *fasthttp.RequestCtx, v *visit, w *watched) {
+	call := &v.call
 	a := s.o.Dispatcher.Begin(call)
+	if v.early != nil {
+		defer w.disarm(call.Gone)
+		s.goOn(ctx, v, a)
+		return
+	}
 	if a.Stream == nil {
-		disarm()
+		w.disarm(call.Gone)
 		s.write(ctx, call, a)
 		return
 	}
 	s.head(ctx, call, a)
 	s.requests.Add(1)
-	ctx.Response.SetBodyStream(&body{run: func(w io.Writer) error {
+	ctx.Response.SetBodyStream(&body{run: func(to io.Writer) error {
 		defer s.requests.Add(-1)
-		defer disarm()
-		return a.Stream(w)
+		defer w.disarm(call.Gone)
+		return a.Stream(to)
 	}}, -1)
 }
 
@@ -96,13 +105,16 @@ func (s *Server) serves(e dialect.Endpoint) bool {
 }
 
 // describe notes what is known of a request before its body is read. Strings are copied: they live on in events.
-func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call) {
+func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call, said *texts) {
 	h := &ctx.Request.Header
 	agent := h.UserAgent()
+	if said.address == "" {
+		said.address = address(ctx.RemoteAddr())
+	}
 	call.Ask = request.Ask{
-		Method: methodName(ctx.Method()), Path: string(ctx.URI().PathOriginal()), Dialect: call.Endpoint.Dialect.String(),
+		Method: methodName(ctx.Method()), Path: again(&said.path, ctx.URI().PathOriginal()), Dialect: call.Endpoint.Dialect.String(),
 		Capability: string(call.Endpoint.Capability), Model: strings.Clone(call.Endpoint.Model), Stream: call.Endpoint.Stream,
-		Client: strings.ToValidUTF8(string(agent[:min(len(agent), clientMax)]), ""), Address: address(ctx.RemoteAddr()),
+		Client: strings.ToValidUTF8(again(&said.agent, agent[:min(len(agent), clientMax)]), ""), Address: said.address,
 	}
 	if id := h.Peek("X-Client-Request-Id"); len(id) > 0 {
 		call.Ask.ClientID = strings.ToValidUTF8(string(id[:min(len(id), 128)]), "")
@@ -148,11 +160,28 @@ func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refu
 	}
 	call.Scan = scan
 	if scan.Model != "" { // the body's model wins over the path's
-		call.Ask.Model = strings.Clone(scan.Model)
+		call.Ask.Model = scan.Model
 	}
 	call.Ask.Stream = call.Ask.Stream || scan.Stream
-	call.Ask.Session = strings.Clone(scan.Session)
+	call.Ask.Session, call.Ask.Continues = scan.Session, scan.Continuation
 	return nil
+}
+
+// recognise notes what the headers and the body tell of the client program and of the session (C7, B12).
+func (s *Server) recognise(call *actors.Call, clues *dialect.Clues) {
+	if call.Client = clues.Client(); call.Client != dialect.AnyClient {
+		call.Ask.Profile = call.Client.String()
+	}
+	need, _ := dialect.Pools(call.Endpoint.Capability, call.Client)
+	call.Ask.Capability = string(need)
+	session := dialect.SessionOf(call.Endpoint.Dialect, clues, &call.Scan)
+	switch {
+	case session == "" && s.o.Catalog().Settings.Scheduling.DeriveSession:
+		session = call.Scan.ContentSession(call.Body)
+	case session != call.Scan.Session: // of the headers, whose memory is used again
+		session = strings.Clone(session)
+	}
+	call.Ask.Session = session
 }
 
 // models lists what the key may ask for, by the catalogue.
@@ -172,11 +201,9 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 		call.Endpoint.Dialect = d
 	}
 	if call.Endpoint.Kind == dialect.Model {
-		for _, n := range names {
-			if n == call.Endpoint.Model {
-				s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModel(nil, d, n, 0)})
-				return
-			}
+		if n := call.Endpoint.Model; slices.Contains(names, n) || snap.Selects(call.Key, n) {
+			s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModel(nil, d, n, 0)})
+			return
 		}
 		s.write(ctx, call, answer(call, failure.New(failure.UnknownModel, "")))
 		return
@@ -215,7 +242,7 @@ func (s *Server) health(ctx *fasthttp.RequestCtx) {
 
 // unreadable answers a request that could not be read: too large, or no HTTP.
 func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
-	call := &actors.Call{ID: newID(), At: s.o.Now().UTC(), Gone: &actors.Gone{}}
+	call := &s.visit().call
 	w := watchedBy(ctx.Conn())
 	if w != nil { // the server has forgotten what it had read
 		method, rest, _ := strings.Cut(w.asked(), " ")

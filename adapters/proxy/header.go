@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/dialect"
 )
 
 // withheld are the client's headers that no upstream sees: its credentials and cookies, those of the connection, those
@@ -34,17 +35,18 @@ func isWithheld(name string) bool {
 }
 
 // forwarded are the client's headers that go on, in their order. The strings are valid as long as the request is. A
-// header that Connection names belongs to the connection as well.
-func forwarded(ctx *fasthttp.RequestCtx) []actors.Header {
+// header that Connection names belongs to the connection as well. What they tell of the client goes into clues.
+func forwarded(list []actors.Header, ctx *fasthttp.RequestCtx, clues *dialect.Clues) []actors.Header {
 	h := &ctx.Request.Header
-	list := make([]actors.Header, 0, 12)
 	named := h.PeekAll("Connection")
 	for k, v := range h.All() {
 		name := text(k)
 		if isWithheld(name) || listed(named, name) {
 			continue
 		}
-		list = append(list, actors.Header{Name: name, Value: text(v)})
+		value := text(v)
+		clues.Header(name, value)
+		list = append(list, actors.Header{Name: name, Value: value})
 	}
 	return list
 }

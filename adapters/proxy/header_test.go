@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock/penstock/domain/dialect"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -79,16 +81,16 @@ func TestHeadersPassUnlessTheyBelongToThisHop(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, h := range forwarded(parsed(t, message("POST", "/", "{}", mixed...))) {
+	for _, h := range forwarded(nil, parsed(t, message("POST", "/", "{}", mixed...)), &dialect.Clues{}) {
 		got = append(got, h.Name, h.Value)
 	}
 	require.Equal(t, keep, got)
 }
 
 func TestConnectionCloseNamesNoHeader(t *testing.T) {
-	got := forwarded(parsed(t, message("GET", "/", "", "Connection", "close", "X-A", "1")))
+	got := forwarded(nil, parsed(t, message("GET", "/", "", "Connection", "close", "X-A", "1")), &dialect.Clues{})
 	require.Len(t, got, 1)
 	require.Equal(t, "X-A", got[0].Name)
-	got = forwarded(parsed(t, message("GET", "/", "", "Connection", "close, X-A", "X-A", "1")))
+	got = forwarded(nil, parsed(t, message("GET", "/", "", "Connection", "close, X-A", "X-A", "1")), &dialect.Clues{})
 	require.Empty(t, got)
 }

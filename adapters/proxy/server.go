@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
-	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
@@ -123,12 +122,4 @@ type quiet struct{ log *slog.Logger }
 
 func (q quiet) Printf(format string, args ...any) {
 	q.log.Debug("data plane connection", "message", errors.Newf(format, args...).Error())
-}
-
-func newID() string {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return uuid.NewString()
-	}
-	return id.String()
 }

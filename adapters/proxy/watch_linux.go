@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/tls"
 	"io"
 	"net"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock/penstock/actors"
 )
 
 const lingerMax = time.Second
@@ -101,11 +104,13 @@ type watched struct {
 	w     *watcher
 	token uint64
 	gone  atomic.Bool
-	tell  atomic.Pointer[func()]
+	tell  atomic.Pointer[actors.Gone]
 	once  sync.Once
 
 	lingers atomic.Bool
 
+	said  texts
+	limit limit // of the next read
 	// The start of the present request, for the answer to one that can not be read. Owned by the connection's goroutine.
 	seen   bool
 	line   [128]byte
@@ -115,10 +120,71 @@ type watched struct {
 // Read keeps the start of a request.
 func (c *watched) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
+	for n == 0 && isTimeout(err) && c.limit.early(time.Now()) {
+		_ = c.TCPConn.SetReadDeadline(c.limit.armed)
+		n, err = c.TCPConn.Read(p)
+	}
 	if !c.seen && n > 0 {
 		c.seen, c.length = true, copy(c.line[:], p[:n])
 	}
 	return n, err
+}
+
+// SetReadDeadline bounds the next read. The server does so twice for each request, always some minutes ahead, and hardly
+// ever does one of them pass: the timer is left where it stands while it is early enough.
+func (c *watched) SetReadDeadline(t time.Time) error {
+	if c.limit.set(t) {
+		return c.TCPConn.SetReadDeadline(t)
+	}
+	return nil
+}
+
+// SetDeadline bounds the next read and write.
+func (c *watched) SetDeadline(t time.Time) error {
+	c.limit = limit{wanted: t, armed: t}
+	return c.TCPConn.SetDeadline(t)
+}
+
+// limit is a deadline with a timer that may stand before it, and is then set anew when it has gone off. The zero value
+// has neither.
+type limit struct{ wanted, armed time.Time }
+
+// set moves the deadline, and says whether the timer has to move as well.
+func (l *limit) set(t time.Time) bool {
+	l.wanted = t
+	if !l.armed.IsZero() && (t.IsZero() || !t.Before(l.armed)) {
+		return false
+	}
+	move := !l.armed.Equal(t)
+	l.armed = t
+	return move
+}
+
+// early says that the timer went off before the deadline, and has to be set to armed.
+func (l *limit) early(now time.Time) bool {
+	if l.wanted.IsZero() || now.Before(l.wanted) {
+		l.armed = l.wanted
+		return true
+	}
+	return false
+}
+
+// alone says that the present request came by itself, on a plain connection: nothing of the answer before it can still wait to
+// be sent, so that one may write past the server. One that came in the tail of another (pipelined) does not begin what was
+// read last. It is asked before next.
+func (c *watched) alone(method, uri []byte) bool {
+	if c == nil {
+		return false
+	}
+	line := c.line[:c.length]
+	for _, part := range [...][]byte{method, {' '}, uri} {
+		n := min(len(part), len(line))
+		if !bytes.Equal(part[:n], line[:n]) {
+			return false
+		}
+		line = line[n:]
+	}
+	return c.seen
 }
 
 // next says that what is read from now on is another request.
@@ -129,8 +195,8 @@ func (c *watched) asked() string { return string(c.line[:c.length]) }
 
 func (c *watched) hungUp() {
 	c.gone.Store(true)
-	if f := c.tell.Swap(nil); f != nil {
-		(*f)()
+	if g := c.tell.Swap(nil); g != nil {
+		g.Fire()
 	}
 }
 
@@ -142,7 +208,7 @@ func (c *watched) Close() error {
 		c.w.mu.Unlock()
 	})
 	if c.lingers.Load() && c.CloseWrite() == nil {
-		_ = c.SetReadDeadline(time.Now().Add(lingerMax))
+		_ = c.TCPConn.SetReadDeadline(time.Now().Add(lingerMax))
 		_, _ = io.Copy(io.Discard, c.TCPConn)
 	}
 	return c.TCPConn.Close()
@@ -152,18 +218,33 @@ func (c *watched) Close() error {
 // with a reset.
 func (c *watched) hearOut() { c.lingers.Store(true) }
 
-// onGone has f called once when the client goes, at once if it has gone. disarm ends that; a disarm that loses the
-// race can not touch the next request's.
-func (c *watched) onGone(f *func()) {
-	c.tell.Store(f)
+// onGone fires g when the client goes, at once if it has gone. disarm ends that; a disarm that loses the race can not
+// touch the next request's. A nil connection is one that nobody watches.
+func (c *watched) onGone(g *actors.Gone) {
+	if c == nil {
+		return
+	}
+	c.tell.Store(g)
 	if c.gone.Load() {
 		if g := c.tell.Swap(nil); g != nil {
-			(*g)()
+			g.Fire()
 		}
 	}
 }
 
-func (c *watched) disarm(f *func()) { c.tell.CompareAndSwap(f, nil) }
+func (c *watched) disarm(g *actors.Gone) {
+	if c != nil {
+		c.tell.CompareAndSwap(g, nil)
+	}
+}
+
+// texts is what the last request has said.
+func (c *watched) texts() *texts {
+	if c == nil {
+		return &texts{}
+	}
+	return &c.said
+}
 
 // watchedBy finds the watched connection below what the server hands out.
 func watchedBy(nc net.Conn) *watched {

@@ -2,7 +2,11 @@
 
 package proxy
 
-import "net"
+import (
+	"net"
+
+	"github.com/penstock/penstock/actors"
+)
 
 // Without epoll a client that hangs up is noticed only by the next write to it.
 type watcher struct{}
@@ -15,13 +19,17 @@ func (*watcher) hangUp() {}
 
 type watched struct{}
 
-func (*watched) onGone(*func()) {}
+func (*watched) onGone(*actors.Gone) {}
 
-func (*watched) disarm(*func()) {}
+func (*watched) disarm(*actors.Gone) {}
+
+func (*watched) texts() *texts { return &texts{} }
 
 func (*watched) hearOut() {}
 
 func (*watched) next() {}
+
+func (*watched) alone(_, _ []byte) bool { return false }
 
 func (*watched) asked() string { return "" }
 

@@ -23,7 +23,8 @@ const readers = 4
 type ReadModel struct {
 	path    string
 	options connOptions
-	temp    string // folder to remove at the end; "" unless this is a shadow, whose tables have no secondary indexes
+	temp    string // folder to remove at the end; "" unless this is a shadow that ends with its program
+	shadow  bool   // only ever read whole: its tables have no secondary indexes
 	pool    *pool
 
 	mu     sync.Mutex // guards what follows: the writer
@@ -34,7 +35,14 @@ type ReadModel struct {
 // OpenReadModel opens or creates the file and makes the tables of the projections that are missing. Tables of another
 // version of a projection are left for Reset.
 func OpenReadModel(path string, list ...projections.Projection) (*ReadModel, error) {
-	return openReadModel(path, "", list)
+	m := newReadModel(path)
+	if err := sweepShadows(path, list); err != nil {
+		return nil, err
+	}
+	if err := m.open(list); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // OpenShadow makes an empty read model in a new folder inside dir ("" is that of the system), to fold events into and
@@ -44,28 +52,34 @@ func OpenShadow(dir string, list ...projections.Projection) (*ReadModel, error) 
 	if err != nil {
 		return nil, errors.Wrap(err, "make folder of shadow read model")
 	}
-	m, err := openReadModel(filepath.Join(temp, "read.db"), temp, list)
-	if err != nil {
+	m := newReadModel(filepath.Join(temp, "read.db"))
+	m.temp, m.shadow, m.options.Synchronous = temp, true, "OFF"
+	if err := m.open(list); err != nil {
 		return nil, errors.CombineErrors(err, os.RemoveAll(temp))
 	}
 	return m, nil
 }
 
-func openReadModel(path, temp string, list []projections.Projection) (*ReadModel, error) {
-	m := &ReadModel{
-		path: path, temp: temp, options: connOptions{Synchronous: "NORMAL", CacheKiB: 16 << 10},
-		pool: newPool(path, connOptions{}, readers),
+func newReadModel(path string) *ReadModel {
+	return &ReadModel{
+		path: path, options: connOptions{Synchronous: "NORMAL", CacheKiB: 16 << 10}, pool: newPool(path, connOptions{}, readers),
 	}
-	if temp != "" {
-		m.options.Synchronous = "OFF"
+}
+
+// open makes the tables of the projections; after an error the model is closed.
+func (m *ReadModel) open(list []projections.Projection) error {
+	err := m.write(context.Background(), func() error { return m.setUp(list) })
+	if err == nil {
+		return nil
 	}
-	if err := m.write(context.Background(), func() error { return m.setUp(list) }); err != nil {
-		if errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB) {
-			err = errors.Wrap(err, "the file is damaged; it may be deleted, its rows are rebuilt from the events")
-		}
-		return nil, errors.CombineErrors(err, m.Close())
+	if isDamaged(err) {
+		err = errors.Wrap(err, "the file is damaged; it may be deleted, its rows are rebuilt from the events")
 	}
-	return m, nil
+	return errors.CombineErrors(err, m.Close())
+}
+
+func isDamaged(err error) bool {
+	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB)
 }
 
 // setUp creates what is missing.
@@ -128,7 +142,7 @@ func (m *ReadModel) anewWhole(p projections.Projection) error {
 func (m *ReadModel) index(p projections.Projection) error {
 	for _, t := range p.Tables() {
 		for _, index := range t.Indexes {
-			if m.temp != "" {
+			if m.shadow {
 				break
 			}
 			if err := m.w.Exec(createIndex(t, index)); err != nil {
@@ -154,8 +168,11 @@ func (m *ReadModel) Commit(ctx context.Context, changes *projections.Changes, st
 		w := rowWriter{c: m.w}
 		for c := range changes.All() {
 			if err := w.change(c); err != nil {
-				return errors.Wrapf(err, "write row %v of %s", c.Values[:c.Table.Key], c.Table.Name)
+				return err
 			}
+		}
+		if err := w.flush(); err != nil {
+			return err
 		}
 		return m.step(steps)
 	})
@@ -327,6 +344,9 @@ func (m *ReadModel) write(ctx context.Context, f func() error) (err error) {
 	if err != nil && (!survivable(err) || !m.w.GetAutocommit()) {
 		_ = m.w.close() // what matters is err
 		m.w = nil
+	}
+	if err != nil && ctx.Err() != nil { // SQLite only knows that it was interrupted
+		return ctx.Err()
 	}
 	return err
 }

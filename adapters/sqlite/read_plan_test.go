@@ -12,6 +12,26 @@ import (
 	"github.com/penstock/penstock/projections/requestlog"
 )
 
+func TestMarksAreFoundByTheirKey(t *testing.T) {
+	m, err := OpenReadModel(filepath.Join(t.TempDir(), "read.db"), requestlog.Projection{}, requestlog.Marker{})
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = m.Requests(context.Background(), requestlog.Query{Outcome: "failed", Upstream: "u", Model: "m"})
+	require.NoError(t, err)
+	searches := 0
+	for sql := range m.pool.idle[0].stmts {
+		if strings.Contains(sql, requestlog.Marks.Name) {
+			for _, step := range plan(t, m.pool.idle[0], &pageQuery{sql: sql}) {
+				if strings.Contains(step, requestlog.Marks.Name) {
+					searches++
+					require.Contains(t, step, "SEARCH request_marks USING PRIMARY KEY (kind=? AND value=?")
+				}
+			}
+		}
+	}
+	require.Equal(t, 7, searches, "six marks, and the unsure blocks")
+}
+
 func TestAPageOfTheLogNeverScansOrSortsTheTable(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -32,7 +52,7 @@ func TestAPageOfTheLogNeverScansOrSortsTheTable(t *testing.T) {
 			require.NoError(t, err)
 			r := m.pool.idle[0]
 			for sql := range r.stmts {
-				if strings.HasPrefix(sql, "SELECT") {
+				if strings.HasPrefix(sql, selectRows(requestlog.Requests)) {
 					steps := plan(t, r, &pageQuery{sql: sql})
 					require.Contains(t, steps[0], c.step)
 					for _, more := range steps[1:] { // entries of the same microsecond are put in order

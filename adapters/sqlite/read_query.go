@@ -2,9 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/cockroachdb/errors"
+	"github.com/go-json-experiment/json"
 
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
@@ -70,8 +72,80 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
+	blocks, few, err := m.marked(ctx, &q)
+	if err != nil {
+		return nil, err
+	}
 	var sql readQuery
 	sql.sql.WriteString(selectRows(requestlog.Requests))
+	if few {
+		sql.inBlocks(blocks)
+	}
+	logFilter(&sql, &q)
+	if few {
+		sql.sql.WriteString(newest + ")")
+		sql.args = append(sql.args, projections.Int(int64(q.Limit)))
+	}
+	sql.sql.WriteString(newest)
+	sql.args = append(sql.args, projections.Int(int64(q.Limit)))
+	entries := []requestlog.Entry{}
+	err = m.each(ctx, &sql, func(row []projections.Value) error {
+		e, err := requestlog.FromRow(row)
+		entries = append(entries, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// newest is the order of a page and its limit.
+const newest = " ORDER BY at DESC, position DESC LIMIT ?"
+
+// inBlocks begins a page that looks at the lines of some blocks only: the filter goes to the inner query.
+func (q *readQuery) inBlocks(blocks []int64) {
+	list, _ := json.Marshal(blocks) // numbers
+	q.sql.WriteString(fmt.Sprintf(` WHERE position IN (SELECT position FROM (SELECT value FROM json_each(?)) AS block CROSS JOIN requests NOT INDEXED
+		ON position >= block.value * %[1]d AND position < block.value * %[1]d + %[1]d`, requestlog.MarkSize))
+	q.args = append(q.args, projections.Text(string(list)))
+}
+
+// marked are the blocks where lines that match may be. few is false where there are too many, or nothing that is marked is
+// asked for.
+func (m *ReadModel) marked(ctx context.Context, q *requestlog.Query) (blocks []int64, few bool, err error) {
+	marks := q.Marks()
+	if len(marks) == 0 {
+		return nil, false, nil
+	}
+	there := readQuery{args: []projections.Value{
+		projections.Text(requestlog.Marker{}.Name()), projections.Int(int64(requestlog.Marker{}.Version())),
+		projections.Text(requestlog.Projection{}.Name()),
+	}}
+	there.sql.WriteString(`SELECT 1 FROM checkpoints WHERE projection = ? AND version = ?
+		AND position >= (SELECT position FROM checkpoints WHERE projection = ?)`)
+	whole := false // marks that are still being made say nothing
+	err = m.each(ctx, &there, func([]projections.Value) error { whole = true; return nil })
+	if err != nil || !whole {
+		return nil, false, err
+	}
+	const having = "SELECT block FROM request_marks WHERE kind = ? AND value = ?"
+	var sql readQuery
+	sql.sql.WriteString("SELECT block FROM (" + having + strings.Repeat(" INTERSECT "+having, len(marks)-1) +
+		" UNION " + having + ") WHERE block >= (SELECT min(position) FROM requests) / ? LIMIT ?")
+	for _, mark := range append(marks, requestlog.Mark{Kind: requestlog.MarkUnsure}) {
+		sql.args = append(sql.args, projections.Int(int64(mark.Kind)), projections.Text(mark.Value))
+	}
+	sql.args = append(sql.args, projections.Int(requestlog.MarkSize), projections.Int(requestlog.MarksMax+1))
+	err = m.each(ctx, &sql, func(row []projections.Value) error {
+		blocks = append(blocks, row[0].Int())
+		return nil
+	})
+	return blocks, len(blocks) <= requestlog.MarksMax, err
+}
+
+// logFilter adds the conditions of a page.
+func logFilter(sql *readQuery, q *requestlog.Query) {
 	sql.is("key", q.Key)
 	sql.is("outcome", q.Outcome)
 	sql.is("upstream", q.Upstream)
@@ -87,18 +161,6 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	if !q.Before.IsZero() {
 		sql.where("(at, position) < (?, ?)", projections.Micros(q.Before.At), projections.Int(int64(q.Before.Position)))
 	}
-	sql.sql.WriteString(" ORDER BY at DESC, position DESC LIMIT ?")
-	sql.args = append(sql.args, projections.Int(int64(q.Limit)))
-	entries := []requestlog.Entry{}
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		e, err := requestlog.FromRow(row)
-		entries = append(entries, e)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
 }
 
 // Request implements requestlog.Reader.

@@ -1,57 +1,13 @@
 package sqlite
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	"github.com/cockroachdb/errors"
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/projections"
 )
-
-// rowWriter writes row changes through prepared statements. It looks one up per run of changes of the same kind. A
-// statement keeps what was bound to it, so what a row has in common with the one before it is not bound again: most of
-// the texts.
-type rowWriter struct {
-	c     *conn
-	table *projections.Table
-	op    projections.Op
-	stmt  *sqlite3.Stmt
-	bound []projections.Value // to the statement; nothing before its first row
-}
-
-func (w *rowWriter) change(c *projections.Change) error {
-	if w.stmt == nil || w.table != c.Table || w.op != c.Op {
-		s, err := w.c.stmt(writeRow(c.Table, c.Op))
-		if err != nil {
-			return err
-		}
-		w.stmt, w.table, w.op, w.bound = s, c.Table, c.Op, w.bound[:0]
-	}
-	if err := w.bind(c.Values); err != nil {
-		return err
-	}
-	return w.stmt.Exec()
-}
-
-func (w *rowWriter) bind(values []projections.Value) error {
-	if len(w.bound) != len(values) {
-		w.bound = append(w.bound[:0], values...)
-		return bindValues(w.stmt, values)
-	}
-	for i, v := range values {
-		if v == w.bound[i] {
-			continue
-		}
-		w.bound[i] = v
-		if err := bindValue(w.stmt, i, v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // cutRows takes rows away.
 func cutRows(c *conn, cut *projections.Cut) error {
@@ -63,22 +19,6 @@ func cutRows(c *conn, cut *projections.Cut) error {
 	}
 	_, err := c.integer(sql, args...)
 	return err
-}
-
-// copy writes all rows of another read model's table.
-func (w *rowWriter) copy(ctx context.Context, t *projections.Table, from projections.Snapshot) error {
-	scan, err := from.Scan(ctx, t)
-	if err != nil {
-		return err
-	}
-	c := projections.Change{Table: t, Op: projections.Put}
-	more := true
-	for c.Values, more = scan.Next(); more; c.Values, more = scan.Next() {
-		if err := w.change(&c); err != nil {
-			return errors.CombineErrors(err, scan.Close())
-		}
-	}
-	return errors.CombineErrors(scan.Err(), scan.Close())
 }
 
 func bindValues(s *sqlite3.Stmt, values []projections.Value) error {
@@ -148,29 +88,6 @@ func createIndex(t *projections.Table, names []string) string {
 	}
 	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s)",
 		quoted(t.Name+"_"+strings.Join(names, "_")), quoted(t.Name), strings.Join(list, ", "))
-}
-
-// writeRow is the SQL of one kind of change.
-func writeRow(t *projections.Table, op projections.Op) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO ",
-		quoted(t.Name), columns(t.Columns), strings.Repeat(", ?", len(t.Columns)-1), columns(t.Columns[:t.Key]))
-	if op == projections.Append || t.Key == len(t.Columns) {
-		return b.String() + "NOTHING"
-	}
-	b.WriteString("UPDATE SET ")
-	for i, c := range t.Columns[t.Key:] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		name := quoted(c.Name)
-		if op == projections.Add {
-			fmt.Fprintf(&b, "%s = %s + excluded.%s", name, name, name)
-		} else {
-			fmt.Fprintf(&b, "%s = excluded.%s", name, name)
-		}
-	}
-	return b.String()
 }
 
 // selectRows is the start of a query for whole rows.

@@ -32,10 +32,19 @@ type Store struct {
 	closed bool
 	writer *conn // nil after a fault that it may not have survived; the next write opens another
 	chain  chain
-	tails  map[string]int64 // versions of streams that were appended to lately
+	tails  map[string]tail // of streams that were appended to lately
 	hasher events.Hasher
 	hashes [][32]byte     // of the rows of the commit under way
 	swept  events.Removal // whose rows behind its last beginning are gone
+
+	blocks  blocks // of the search index: the one under way
+	thinned events.Thinned
+}
+
+// tail is what is known of a stream: its version and, when open, that no row has ended it.
+type tail struct {
+	version int64
+	open    bool
 }
 
 // chain is the end of the chain of commits.
@@ -57,7 +66,7 @@ func OpenStore(path string, o StoreOptions) (*Store, error) {
 		path:    path,
 		options: connOptions{VFS: o.VFS, BusyTimeout: o.BusyTimeout, CacheKiB: 16 << 10},
 		readers: newPool(path, connOptions{VFS: o.VFS, BusyTimeout: o.BusyTimeout}, orElse(o.Readers, 4)),
-		tails:   map[string]int64{},
+		tails:   map[string]tail{},
 	}
 	if err := s.openWriter(); err != nil {
 		if errors.Is(err, ErrNewerSchema) {

@@ -10,16 +10,11 @@ import (
 )
 
 const (
-	// Two statements, because the rows that end a request have more in common with each other than with those that begin
-	// one; see usual.
-	insertEvent = `INSERT INTO events (position, n, stream, version, terminal, at, types, about, key, upstream, node,
-		hash, payload) VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertEnd = `INSERT INTO events (position, n, stream, version, terminal, at, types, about, key, upstream, node,
-		hash, payload) VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertCommit = `INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`
 	insertSecret  = `INSERT INTO secrets (id, version, sealed, digest) VALUES (?, ?, ?, ?)`
 	selectTail    = `SELECT version + n FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1`
+	selectEnd     = `SELECT 1 FROM events WHERE stream = ? AND terminal = 1 LIMIT 1`
 	selectVersion = `SELECT position, hash FROM events WHERE stream = ? AND version = ?`
 )
 
@@ -51,12 +46,10 @@ func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater even
 		}
 		s.hashes = s.hashes[:0]
 		g := group{s: s, c: c, next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest}
-		for i := range batch {
-			if results[i], numbers[i], err = g.append(&batch[i]); err != nil {
-				return err
-			}
+		if err := g.appendAll(batch, results, numbers); err != nil {
+			return err
 		}
-		end, err = g.seal(lowWater)
+		end, err = g.seal(batch, results, lowWater)
 		return err
 	})
 	if err != nil {
@@ -166,6 +159,9 @@ func (g *group) insert(a *events.Append) (conflict error, numbers []int64, err e
 		} else if r.Version != tail {
 			return conflictOf(&r, fmt.Sprintf("is at version %d", tail)), nil, nil
 		}
+		if ended, err := g.ended(&r); ended || err != nil {
+			return conflictOf(&r, "has ended"), nil, err
+		}
 		if numbers != nil {
 			numbers[i] = r.Version
 		}
@@ -174,7 +170,7 @@ func (g *group) insert(a *events.Append) (conflict error, numbers []int64, err e
 			return nil, nil, err
 		}
 		if !ok {
-			return conflictOf(&r, "has that version already, or has ended"), nil, nil
+			return conflictOf(&r, "has that version already"), nil, nil
 		}
 	}
 	for i := range a.Secrets {

@@ -14,7 +14,7 @@ const chainFacts = 4096
 
 const (
 	// A page and the link after it, which says where its last rows end.
-	selectLinks = `SELECT first, n, previous, hash FROM commits
+	selectLinks = `SELECT first, n, previous, hash, low_water, earliest, latest FROM commits
 		WHERE first >= coalesce((SELECT first FROM commits WHERE first <= ?1 ORDER BY first DESC LIMIT 1), ?1)
 		ORDER BY first LIMIT 257`
 	selectRaw = `SELECT ` + eventColumns + ` FROM events WHERE position >= ? AND position < ? ORDER BY position`
@@ -108,6 +108,7 @@ func (p *chainPage) readLinks(c *conn) error {
 		l := link{Commit: events.Commit{First: events.Position(first), N: q.ColumnInt64(1)}}
 		copy(l.Previous[:], q.ColumnRawBlob(2))
 		copy(l.Hash[:], q.ColumnRawBlob(3))
+		l.Bounds = events.Bounds{LowWater: events.Position(q.ColumnInt64(4)), Earliest: q.ColumnInt64(5), Latest: q.ColumnInt64(6)}
 		p.links = append(p.links, l)
 	}
 	if p.end == 1<<63-1 {
@@ -236,6 +237,7 @@ func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (int, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	removed := 0
+	var indexed []int64
 	err := s.write(ctx, func(c *conn) error {
 		var gone []int64
 		var err error
@@ -258,11 +260,13 @@ func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (int, e
 			}
 		}
 		removed = len(gone)
-		return nil
+		indexed, err = s.reindex(c, gone)
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
+	s.thinned.Done(indexed)
 	return removed, nil
 }
 

@@ -45,9 +45,13 @@ func (s *Store) After(ctx context.Context, after events.Position, yield func(*ev
 	})
 }
 
-// Find reads rows that match a filter. Stream and request have indexes and the times narrow the range of positions;
-// the other filters look at every row of the range until the limit is reached.
+// Find reads rows that match a filter. Stream and request have indexes, key, upstream and type that of blocks, and the
+// times narrow the range of positions. A beginning of streams and a text look at every row that is left by the others,
+// until the limit is reached.
 func (s *Store) Find(ctx context.Context, f events.Query, yield func(*events.Committed) bool) error {
+	if terms := f.Terms(); terms != nil {
+		return s.search(ctx, f, terms, yield)
+	}
 	var low, high events.Position // of the range; set with the first page
 	return s.pages(ctx, f.Limit, yield, func(q *pageQuery, head events.Position, last *events.Committed) (err error) {
 		switch {
@@ -210,21 +214,9 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 
 // rows runs the query and appends what it finds, not yet decoded.
 func (q *pageQuery) rows(page []stored) ([]stored, error) {
-	stmt, err := q.conn.stmt(q.sql)
+	stmt, err := q.bound()
 	if err != nil {
 		return nil, err
-	}
-	b := binder{stmt: stmt}
-	for _, a := range q.args {
-		switch a := a.(type) {
-		case string:
-			b.text(a)
-		case int64:
-			b.integer(a)
-		}
-	}
-	if b.err != nil {
-		return nil, b.err
 	}
 	texts := interned{}
 	for stmt.Step() {

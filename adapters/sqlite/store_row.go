@@ -13,8 +13,8 @@ import (
 // tail is the version of a row's stream: from memory, else from the file. The first row of a stream costs no look-up:
 // where it is not the first, the unique index says so.
 func (g *group) tail(r *events.Row) (int64, error) {
-	if v, ok := g.s.tails[r.Stream]; ok || r.Version == 0 {
-		return v, nil
+	if t, ok := g.s.tails[r.Stream]; ok || r.Version == 0 {
+		return t.version, nil
 	}
 	q, err := g.c.stmt(selectTail)
 	if err != nil {
@@ -30,41 +30,24 @@ func (g *group) tail(r *events.Row) (int64, error) {
 	return v, errors.CombineErrors(q.Err(), q.Reset())
 }
 
-// insertRow writes a row at the next position; false: a unique index refused it.
-func (g *group) insertRow(r *events.Row) (bool, error) {
-	hash := g.s.hasher.Row(g.next, r)
-	at := r.At.UnixMicro()
-	sql, usual := insertEvent, &g.c.usual[0]
-	if r.Terminal {
-		sql, usual = insertEnd, &g.c.usual[1]
+// ended says that a row would be the second end of its stream. Only a stream that has begun before this store knew of it
+// has to be looked up: no index is kept for what is rarely asked.
+func (g *group) ended(r *events.Row) (ended bool, err error) {
+	if !r.Terminal || r.Version == 0 || g.s.tails[r.Stream].open {
+		return false, nil
 	}
-	q, err := g.c.stmt(sql)
+	q, err := g.c.stmt(selectEnd)
 	if err != nil {
 		return false, err
 	}
-	b := binder{stmt: q}
-	b.integer(int64(g.next))
-	b.integer(int64(len(r.Facts)))
-	b.text(r.Stream)
-	b.integer(r.Version)
-	b.integer(at)
-	b.usual(usual, r)
-	b.blob(hash[:])
-	b.rawText(r.Payload)
-	if ok, err := b.insert(); !ok || err != nil {
+	if err := q.BindText(1, r.Stream); err != nil {
 		return false, err
 	}
-	g.s.hashes = append(g.s.hashes, hash)
-	g.s.tails[r.Stream] = r.Version + int64(len(r.Facts))
-	if r.Terminal {
-		delete(g.s.tails, r.Stream) // rarely asked for again
-	}
-	g.next += events.Position(len(r.Facts))
-	g.earliest, g.latest = min(g.earliest, at), max(g.latest, at)
-	return true, nil
+	ended = q.Step()
+	return ended, errors.CombineErrors(q.Err(), q.Reset())
 }
 
-// usual is what is bound to the five parameters of an insert that mostly are what they were in the row before. A statement
+// usual is what is bound to those five parameters of a row that mostly are what they were in the row before. A statement
 // keeps its bindings, so only changes are bound. The zero value is a statement to which nothing is bound.
 type usual struct {
 	bound                             bool
@@ -126,7 +109,7 @@ func (g *group) insertSecret(v *events.Secret) (bool, error) {
 }
 
 // seal adds the commit's link to the chain; a commit that stored nothing has none.
-func (g *group) seal(lowWater events.Position) (chain, error) {
+func (g *group) seal(batch []events.Append, results []events.Result, lowWater events.Position) (chain, error) {
 	was := g.s.chain
 	if len(g.s.hashes) == 0 {
 		return was, nil
@@ -134,7 +117,8 @@ func (g *group) seal(lowWater events.Position) (chain, error) {
 	first := was.head + 1
 	n := int64(g.next - first)
 	end := chain{first: int64(first), head: g.next - 1, latest: g.latest}
-	end.hash = g.s.hasher.Commit(was.hash, first, n, g.s.hashes)
+	bounds := events.Bounds{LowWater: lowWater, Earliest: g.earliest, Latest: g.latest}
+	end.hash = g.s.hasher.Commit(was.hash, first, n, bounds, g.s.hashes)
 	q, err := g.c.stmt(insertCommit)
 	if err != nil {
 		return chain{}, err
@@ -150,7 +134,10 @@ func (g *group) seal(lowWater events.Position) (chain, error) {
 	if b.err != nil {
 		return chain{}, b.err
 	}
-	return end, q.Exec()
+	if err := q.Exec(); err != nil {
+		return chain{}, err
+	}
+	return end, g.index(batch, results, end)
 }
 
 // stored finds an append that was stored before with the same content in all its rows: its caller could not know

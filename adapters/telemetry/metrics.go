@@ -27,6 +27,14 @@ type Figures struct {
 	StoreUp     bool   // the last append succeeded
 	Projections []Projection
 	Draining    bool
+	Affinity    Affinity
+}
+
+// Affinity is what is known of sessions.
+type Affinity struct {
+	Bindings int               // sessions that are bound
+	Lookups  map[string]uint64 // plans of requests with a session since the start, by what was found: hit, miss …
+	Changes  map[string]uint64 // bindings that were created and moved since the start
 }
 
 // Upstream is one upstream's state.
@@ -84,6 +92,9 @@ func WriteMetrics(w io.Writer, f Figures) error {
 	for _, p := range f.Projections {
 		out.sample("penstock_projection_lag_events", p.Lag, "projection", p.Name)
 	}
+	out.single("penstock_affinity_bindings", "gauge", "Sessions that are bound to an account.", int64(f.Affinity.Bindings))
+	out.counters("penstock_affinity_lookups_total", "Plans of requests with a session, by what became of its binding.", "result", f.Affinity.Lookups)
+	out.counters("penstock_affinity_changes_total", "Bindings that were made or moved.", "change", f.Affinity.Changes)
 	out.single("penstock_draining", "gauge", "1 while the gateway stops.", bit(f.Draining))
 	return out.w.Flush()
 }
@@ -121,6 +132,14 @@ func (e exposition) family(name, kind, help string) {
 func (e exposition) single(name, kind, help string, value int64) {
 	e.family(name, kind, help)
 	e.sample(name, value)
+}
+
+// counters writes a family with one label.
+func (e exposition) counters(name, help, label string, values map[string]uint64) {
+	e.family(name, "counter", help)
+	for _, v := range slices.Sorted(maps.Keys(values)) {
+		e.sample(name, int64(values[v]), label, v)
+	}
 }
 
 // sample writes one line; labels are names and values in turn.

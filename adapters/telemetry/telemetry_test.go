@@ -72,6 +72,7 @@ func TestMetricsShowEveryFigure(t *testing.T) {
 		},
 		Journal: Journal{Queued: 5, Spooled: 8, Commits: 6, Events: 7}, StoreKind: "sqlite", StoreUp: true,
 		Projections: []Projection{{"requestlog", 0}, {"billing", 12}},
+		Affinity:    Affinity{Bindings: 9, Lookups: map[string]uint64{"miss": 4, "hit": 11}, Changes: map[string]uint64{"moved": 1}},
 	}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	var samples []string
 	for line := range strings.Lines(answer.Body.String()) {
@@ -102,6 +103,8 @@ func TestMetricsShowEveryFigure(t *testing.T) {
 		`penstock_store_up{kind="sqlite"} 1`,
 		`penstock_projection_lag_events{projection="requestlog"} 0`,
 		`penstock_projection_lag_events{projection="billing"} 12`,
+		`penstock_affinity_bindings 9`, `penstock_affinity_lookups_total{result="hit"} 11`,
+		`penstock_affinity_lookups_total{result="miss"} 4`, `penstock_affinity_changes_total{change="moved"} 1`,
 		`penstock_draining 0`,
 	}, samples)
 	require.Contains(t, answer.Header().Get("Content-Type"), "text/plain")

@@ -72,24 +72,38 @@ const unpricedQuiet = time.Hour
 // Watch makes alerts from facts: a small process manager. It goes by the times of the facts, never by the clock, so
 // that the same facts give the same alerts. The zero value is ready and knows of nothing; it belongs to one goroutine.
 type Watch struct {
-	open     map[string]bool      // upstreams whose breaker is known to be open
+	open     map[guard]bool       // breakers that are known to be open
 	unpriced map[string]time.Time // last told, by upstream
+}
+
+// guard is one breaker: that of an upstream, or of one account and model of it.
+type guard struct {
+	upstream string
+	breaker.Key
+}
+
+// openMax bounds the breakers that are known to be open; callers name models. Beyond it alerts may be told twice.
+const openMax = 4096
+
+func (w *Watch) note(g guard) {
+	if w.open == nil || len(w.open) >= openMax {
+		w.open = map[guard]bool{}
+	}
+	w.open[g] = true
 }
 
 // Consider takes facts in order; ok says that there is an alert. A fact that is none of its own costs a type switch.
 func (w *Watch) Consider(f events.Fact, o Occasion) (a Alert, ok bool) {
 	switch f := f.(type) {
 	case *breaker.Opened: // also after each failed probe: told once
-		if w.open[f.Upstream] {
+		g := guard{f.Upstream, breaker.Key{Account: f.Account, Model: f.Model}}
+		if w.open[g] {
 			return a, false
 		}
-		if w.open == nil {
-			w.open = map[string]bool{}
-		}
-		w.open[f.Upstream] = true
+		w.note(g)
 		return Alert{Name: BreakerOpened, At: o.At, Data: f}, true
 	case *breaker.Closed:
-		delete(w.open, f.Upstream)
+		delete(w.open, guard{f.Upstream, breaker.Key{Account: f.Account, Model: f.Model}})
 		return Alert{Name: BreakerClosed, Over: true, At: o.At, Data: f}, true
 	case *request.Settled:
 		if !f.Unpriced {

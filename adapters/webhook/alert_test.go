@@ -32,6 +32,21 @@ func TestEverySourceOfAlertsIsAFactOfTheCatalogue(t *testing.T) {
 	}
 }
 
+func TestEachBreakerOfAnUpstreamIsToldOfOnItsOwn(t *testing.T) {
+	var w Watch
+	told := func(f events.Fact) bool {
+		_, ok := w.Consider(f, Occasion{At: time.Unix(1, 0)})
+		return ok
+	}
+	require.True(t, told(&breaker.Opened{Upstream: "a"}))
+	require.False(t, told(&breaker.Opened{Upstream: "a", Reopened: 1}), "a failed probe is no news")
+	require.True(t, told(&breaker.Opened{Upstream: "a", Account: "a-1", Model: "m"}))
+	require.True(t, told(&breaker.Opened{Upstream: "a", Account: "a-1", Model: "n"}))
+	require.True(t, told(&breaker.Closed{Upstream: "a"}))
+	require.False(t, told(&breaker.Opened{Upstream: "a", Account: "a-1", Model: "m"}), "another one has closed")
+	require.True(t, told(&breaker.Opened{Upstream: "a"}))
+}
+
 // What the journal's writer pays for alerts per fact.
 func BenchmarkConsider(b *testing.B) {
 	var w Watch

@@ -31,8 +31,13 @@ type lab struct {
 	progress io.Writer
 	dir      string
 	children []*child
-	gateway  *child
+	database *cluster // nil: none
 	targets  []target
+}
+
+// stores are the gateways to be measured, by the value of -store.
+var stores = map[string][]string{
+	"sqlite": {gateway}, "postgres": {gatewayPostgres}, "both": {gateway, gatewayPostgres},
 }
 
 // openLab builds and starts everything. What is there in case of an error is returned with it, to be closed.
@@ -50,7 +55,7 @@ func openLab(ctx context.Context, s settings, progress io.Writer) (*lab, error) 
 	return l, nil
 }
 
-// close ends the processes and removes the folder.
+// close ends the processes and removes the folders. The database outlives those that use it.
 func (l *lab) close() error {
 	for _, c := range l.children {
 		c.end()
@@ -58,7 +63,11 @@ func (l *lab) close() error {
 	for _, c := range l.children {
 		c.wait()
 	}
-	return errors.Wrap(os.RemoveAll(l.dir), "temporary folder")
+	err := errors.Wrap(os.RemoveAll(l.dir), "temporary folder")
+	if l.database != nil {
+		err = errors.CombineErrors(err, l.database.remove())
+	}
+	return err
 }
 
 func (l *lab) build(ctx context.Context) error {
@@ -82,28 +91,42 @@ func (l *lab) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.targets = []target{
+		{direct, "http://" + up.addr, "sk-direct", up},
+		{proxy, "http://" + bare.addr, "sk-bare", bare},
+	}
+	for _, name := range stores[l.settings.store] {
+		if err := l.open(ctx, name, up); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open starts a gateway, and the database that it needs, and makes it a target.
+func (l *lab) open(ctx context.Context, name string, up *child) (err error) {
+	store := ""
+	if name == gatewayPostgres {
+		if l.database, store, err = startPostgres(ctx); err != nil {
+			return err
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return errors.Wrap(err, "own program")
 	}
-	if l.gateway, err = l.launch(gateway, self, "-serve", filepath.Join(l.dir, "data"), "-durability", l.settings.durability); err != nil {
-		return err
-	}
-	hello, err := l.reply(ctx)
+	g, err := l.launch(name, self, "-serve", filepath.Join(l.dir, name), "-durability", l.settings.durability, "-store", store)
 	if err != nil {
 		return err
 	}
-	l.gateway.addr = hello.Addr
+	hello, err := g.reply(ctx)
+	if err != nil {
+		return err
+	}
+	g.addr = hello.Addr
 	key, err := configure(ctx, hello, "http://"+up.addr)
-	if err != nil {
-		return err
-	}
-	l.targets = []target{
-		{direct, "http://" + up.addr, "sk-direct", up},
-		{proxy, "http://" + bare.addr, "sk-bare", bare},
-		{gateway, "http://" + l.gateway.addr, key, l.gateway},
-	}
-	return nil
+	l.targets = append(l.targets, target{name, "http://" + g.addr, key, g})
+	return err
 }
 
 // program starts one that was built; it tells its address in its first line.
@@ -134,25 +157,25 @@ func (l *lab) launch(name, path string, args ...string) (*child, error) {
 	return c, err
 }
 
-// tell gives the gateway's process a command and waits until it has been done.
-func (l *lab) tell(ctx context.Context, command string) error {
-	if _, err := fmt.Fprintln(l.gateway.stdin, command); err != nil {
-		return errors.Wrap(err, gateway)
+// tell gives a gateway's process a command and waits until it has been done.
+func (c *child) tell(ctx context.Context, command string) error {
+	if _, err := fmt.Fprintln(c.stdin, command); err != nil {
+		return errors.Wrap(err, c.name)
 	}
-	_, err := l.reply(ctx)
+	_, err := c.reply(ctx)
 	return err
 }
 
-func (l *lab) reply(ctx context.Context) (m message, err error) {
-	line, err := l.gateway.next(ctx, l.gateway.stdout)
+func (c *child) reply(ctx context.Context) (m message, err error) {
+	line, err := c.next(ctx, c.stdout)
 	if err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal([]byte(line), &m); err != nil {
-		return m, errors.Wrapf(err, "%s: says %q", gateway, line)
+		return m, errors.Wrapf(err, "%s: says %q", c.name, line)
 	}
 	if m.Error != "" {
-		return m, errors.Newf("%s: %s", gateway, m.Error)
+		return m, errors.Newf("%s: %s", c.name, m.Error)
 	}
 	return m, nil
 }

@@ -6,6 +6,9 @@
 // that what else the machine does falls on all alike. While it goes a table grows on standard error; in the end one
 // line of JSON goes to standard output (Report says what is in it). It exits with 1 if any request failed.
 //
+// With -store postgres the gateway keeps its events in a private PostgreSQL server, which the benchmark makes, starts and
+// removes; with -store both there are two gateways. The server's CPU is not counted as the gateway's, but as that of others.
+//
 // Rates and times depend on the machine and its other load; believe the ratios, and among them those of CPU most.
 // Where others share the cores, run it with nice -n -10: its processes inherit that.
 package main
@@ -42,6 +45,7 @@ type settings struct {
 	rounds     int
 	seconds    float64 // of one measurement
 	durability string
+	store      string // sqlite, postgres or both; of a gateway's process "" for SQLite, or the address of a database
 	profile    string // file; "" = none
 	at         point  // where it is taken
 	serve      string // data folder of the gateway that this process shall be; "" = it is the benchmark
@@ -57,7 +61,8 @@ func parse(args []string) (s settings, err error) {
 	f.IntVar(&s.rounds, "rounds", 2, "times that everything is measured; figures are medians over them")
 	f.Float64Var(&s.seconds, "seconds", 3, "length of each measurement, after a quarter of it as warm-up")
 	f.StringVar(&s.durability, "durability", "dispatched", "of the gateway: dispatched, overlapped or relaxed")
-	f.StringVar(&s.profile, "profile", "", "`file` for a CPU profile of the gateway, taken in one more pass that is not part of the figures")
+	f.StringVar(&s.store, "store", "sqlite", "of the gateway: sqlite, postgres (a private server is started) or both, in gateways of their own")
+	f.StringVar(&s.profile, "profile", "", "`file` for a CPU profile of the gateway, taken in one more pass (with the first store) that is not part of the figures")
 	at := f.String("profile-at", "c64", "`point` of that pass: "+pointNames())
 	f.StringVar(&s.serve, "serve", "", "for bench itself: be the gateway over this data `folder`, told what to do on standard input")
 	if err := f.Parse(args); err != nil {
@@ -72,6 +77,8 @@ func parse(args []string) (s settings, err error) {
 		return s, errors.Newf("rounds: %d is not within 1..%d", s.rounds, roundsMax)
 	case !(s.seconds >= 0.1 && s.seconds <= secondsMax):
 		return s, errors.Newf("seconds: %g is not within 0.1..%d", s.seconds, secondsMax)
+	case s.serve == "" && stores[s.store] == nil:
+		return s, errors.Newf("store: %q is none of sqlite, postgres, both", s.store)
 	case !ok:
 		return s, errors.Newf("profile-at: %q is none of %s", *at, pointNames())
 	}

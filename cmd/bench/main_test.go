@@ -196,6 +196,39 @@ func (p *program) processes(t *testing.T) (found []string) {
 	return found
 }
 
+// Both stores are measured in the same rounds; the database is gone afterwards.
+func TestEachStoreGetsAGatewayAndRatiosOfItsOwn(t *testing.T) {
+	if _, err := postgresPrograms(); err != nil && os.Getenv("PENSTOCK_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	p := build(t)
+	for _, dir := range []string{p.temp, filepath.Dir(p.temp)} { // the database may run as another user
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.start(t, "-rounds", "1", "-seconds", "0.2", "-store", "both")
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, p.err)
+	}
+	p.tidy(t)
+	var r Report
+	if err := json.Unmarshal([]byte(p.out.String()), &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []string{gateway, gatewayPostgres} {
+		if x := r.Ratios["c64"][g]; x.RPS <= 0 {
+			t.Errorf("%s: ratios %+v", g, x)
+		}
+		if f := r.Points["c64"][g]; f.RPS <= 0 {
+			t.Errorf("%s: figures %+v", g, f)
+		}
+		if table := p.err.String(); !strings.Contains(table, "\n"+g+" ÷ "+proxy) {
+			t.Errorf("no ratios of %s:\n%s", g, table)
+		}
+	}
+}
+
 func TestOneRunYieldsOneLineWithAllFieldsAndLeavesNothing(t *testing.T) {
 	p := build(t)
 	profile := filepath.Join(t.TempDir(), "cpu")
@@ -234,7 +267,7 @@ func TestOneRunYieldsOneLineWithAllFieldsAndLeavesNothing(t *testing.T) {
 				t.Errorf("the table has no row for %s %s:\n%s", point.name, target, p.err)
 			}
 		}
-		if x, ok := r.Ratios[point.name]; !ok || x.RPS < 0 || !point.stream && x.RPS == 0 {
+		if x, ok := r.Ratios[point.name][gateway]; !ok || x.RPS < 0 || !point.stream && x.RPS == 0 {
 			t.Errorf("%s: ratios %+v", point.name, x)
 		}
 	}

@@ -43,6 +43,8 @@ const (
 	direct  = "direct"
 	proxy   = "fastproxy"
 	gateway = "penstock"
+
+	gatewayPostgres = "penstock-postgres"
 )
 
 // target is what is loaded; the child is the process whose CPU counts as its.
@@ -128,9 +130,9 @@ const profileStretch = 4
 
 // profile loads the gateway once more while it takes a CPU profile of itself.
 func (l *lab) profile(ctx context.Context) error {
-	i := slices.IndexFunc(l.targets, func(t target) bool { return t.name == gateway })
+	i := slices.IndexFunc(l.targets, func(t target) bool { return t.name != direct && t.name != proxy })
 	t := l.targets[i]
-	if err := l.tell(ctx, "profile "+l.settings.profile); err != nil {
+	if err := t.child.tell(ctx, "profile "+l.settings.profile); err != nil {
 		return err
 	}
 	s, err := l.measure(ctx, l.settings.at, t, profileStretch*l.settings.seconds)
@@ -138,7 +140,7 @@ func (l *lab) profile(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(l.progress, s.line("prof", l.settings.at, t))
-	return l.tell(ctx, "stop")
+	return t.child.tell(ctx, "stop")
 }
 
 // measure is one measurement. If nothing was answered within it, the machine being that busy or the time that short,

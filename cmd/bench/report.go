@@ -20,7 +20,7 @@ type Report struct {
 	Durability string  `json:"durability"`
 
 	Points  map[string]map[string]Figures `json:"points"` // by point, then by target
-	Ratios  map[string]Ratios             `json:"ratios"` // by point
+	Ratios  map[string]map[string]Ratios  `json:"ratios"` // by point, then by gateway: one for each store
 	Failed  map[string]int64              `json:"failed"` // by target: requests that were not answered with 200 and in full
 	Reasons map[string]int64              `json:"reasons,omitempty"`
 
@@ -51,7 +51,7 @@ type Ratios struct {
 
 // newReport condenses the runs.
 func newReport(runs []entry) *Report {
-	r := &Report{Points: map[string]map[string]Figures{}, Ratios: map[string]Ratios{}, Failed: map[string]int64{}, Reasons: map[string]int64{}}
+	r := &Report{Points: map[string]map[string]Figures{}, Ratios: map[string]map[string]Ratios{}, Failed: map[string]int64{}, Reasons: map[string]int64{}}
 	book := map[string]map[string][]sample{} // point, target, by round
 	var foreign []float64
 	for _, e := range runs {
@@ -72,7 +72,12 @@ func newReport(runs []entry) *Report {
 		for t, samples := range targets {
 			r.Points[name][t] = figures(samples, targets[direct])
 		}
-		r.Ratios[name] = ratios(targets[gateway], targets[proxy], targets[direct])
+		r.Ratios[name] = map[string]Ratios{}
+		for _, g := range stores["both"] {
+			if targets[g] != nil {
+				r.Ratios[name][g] = ratios(targets[g], targets[proxy], targets[direct])
+			}
+		}
 	}
 	return r
 }
@@ -164,11 +169,11 @@ func (r *Report) failure() error {
 	return errors.Newf("%d requests failed: %s", failed, strings.Join(why, ", "))
 }
 
-const heading = "round  point   target          rps   events/s  µs/req  after  µs/event   p50 ms   p99 ms  others"
+const heading = "round  point   target                  rps   events/s  µs/req  after  µs/event   p50 ms   p99 ms  others"
 
 // row is what a measurement and a median have in common.
 func row(round, point, target string, f Figures) string {
-	return fmt.Sprintf("%5s  %-6s  %-9s  %8.0f  %9.0f  %6.0f  %5.0f  %8.1f  %7.2f  %7.2f",
+	return fmt.Sprintf("%5s  %-6s  %-17s  %8.0f  %9.0f  %6.0f  %5.0f  %8.1f  %7.2f  %7.2f",
 		round, point, target, f.RPS, f.EventsPerSecond, f.CPUPerReq, f.CPUAfter, f.CPUPerEvent, f.P50/1000, f.P99/1000)
 }
 
@@ -185,13 +190,28 @@ func (s sample) line(round string, p point, t target) string {
 func (r *Report) table(w io.Writer) {
 	fmt.Fprintln(w)
 	for _, p := range points {
-		for _, t := range []string{direct, proxy, gateway} {
-			fmt.Fprintln(w, row("med", p.name, t, r.Points[p.name][t]))
+		for _, t := range append([]string{direct, proxy}, stores["both"]...) {
+			if f, measured := r.Points[p.name][t]; measured {
+				fmt.Fprintln(w, row("med", p.name, t, f))
+			}
 		}
 	}
-	fmt.Fprintf(w, "\n%s ÷ %s\n", gateway, proxy)
-	for _, p := range points {
-		x := r.Ratios[p.name]
+	for _, g := range stores["both"] {
+		r.ratioTable(w, g)
+	}
+	fmt.Fprintf(w, "others used %.0f%% of the machine (median; at most %.0f%%)\n", 100*r.ForeignMedian, 100*r.ForeignMax)
+}
+
+// ratioTable writes the ratios of one gateway, if it was measured.
+func (r *Report) ratioTable(w io.Writer, gateway string) {
+	for i, p := range points {
+		x, measured := r.Ratios[p.name][gateway]
+		if !measured {
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintf(w, "\n%s ÷ %s\n", gateway, proxy)
+		}
 		fmt.Fprintf(w, "  %-6s  CPU/request %5.2f  rps %5.2f", p.name, x.CPUPerReq, x.RPS)
 		if p.stream {
 			fmt.Fprintf(w, "  CPU/event %5.2f", x.CPUPerEvent)
@@ -202,5 +222,4 @@ func (r *Report) table(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "others used %.0f%% of the machine (median; at most %.0f%%)\n", 100*r.ForeignMedian, 100*r.ForeignMax)
 }

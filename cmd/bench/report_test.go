@@ -48,7 +48,7 @@ func TestFiguresAreMediansAndRatiosAreTakenWithinARound(t *testing.T) {
 			t.Errorf("%s\n got %+v\nwant %+v", name, got, f)
 		}
 	}
-	if got, want := r.Ratios["c1"], (Ratios{CPUPerReq: 2, RPS: 0.5, AddedP50: 4}); got != want {
+	if got, want := r.Ratios["c1"][gateway], (Ratios{CPUPerReq: 2, RPS: 0.5, AddedP50: 4}); got != want {
 		t.Errorf("ratios\n got %+v\nwant %+v", got, want)
 	}
 	if r.ForeignMedian != 0.35 || r.ForeignMax != 0.6 {
@@ -63,11 +63,11 @@ func TestARatioOfNoiseOrNothingIsNotMadeUp(t *testing.T) {
 	runs := book()
 	runs[1].p50 = 90 // the proxy was faster than nothing at all, which is noise
 	runs[2].cpuPerReq = 0
-	got := newReport(runs).Ratios["c1"]
+	got := newReport(runs).Ratios["c1"][gateway]
 	if want := (Ratios{CPUPerReq: 2, RPS: 0.5, AddedP50: 4}); got != want {
 		t.Errorf("one bad round\n got %+v\nwant %+v", got, want)
 	}
-	if got := newReport(runs[:3]).Ratios["c1"]; got != (Ratios{RPS: 0.5}) {
+	if got := newReport(runs[:3]).Ratios["c1"][gateway]; got != (Ratios{RPS: 0.5}) {
 		t.Errorf("only a bad round: %+v", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestStreamsAreComparedPerEvent(t *testing.T) {
 		{0, "sse200", proxy, sample{rps: 10, eventsPerSecond: 540, cpuPerEvent: 4, p50: 2}},
 		{0, "sse200", gateway, sample{rps: 5, eventsPerSecond: 270, cpuPerEvent: 6, p50: 4}},
 	})
-	if got, want := r.Ratios["sse200"], (Ratios{RPS: 0.5, CPUPerEvent: 1.5, AddedP50: 3}); got != want {
+	if got, want := r.Ratios["sse200"][gateway], (Ratios{RPS: 0.5, CPUPerEvent: 1.5, AddedP50: 3}); got != want {
 		t.Errorf("ratios\n got %+v\nwant %+v", got, want)
 	}
 	if f := r.Points["sse200"][gateway]; f.EventsPerSecond != 270 || f.CPUPerEvent != 6 {

@@ -36,7 +36,7 @@ func serve(ctx context.Context, s settings, in io.Reader, out io.Writer) (err er
 		return err
 	}
 	g, err := penstock.Open(penstock.Config{
-		DataDir: s.serve, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Durability: s.durability, Version: "bench", Logger: log,
+		DataDir: s.serve, Store: s.store, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Durability: s.durability, Version: "bench", Logger: log,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package breaker
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -52,12 +53,14 @@ const (
 	Failure
 )
 
-// Policy sets the thresholds. Zero fields take the defaults 5, 2, 300 s, 30 s.
+// Policy sets the thresholds. Zero fields take the defaults 5, 2, 300 s, 30 s, 2, 300 s.
 type Policy struct {
 	Failures   int           // consecutive ones that open
 	Successes  int           // of probes that close
 	OpenFor    time.Duration // from opening to the first probe
-	ProbeEvery time.Duration // from a failed probe to the next one
+	ProbeEvery time.Duration // from the first failed probe to the next probe
+	Growth     float64       // what each further failed probe multiplies that time by; 1: it stays
+	OpenMax    time.Duration // cap of what grows; never below ProbeEvery
 }
 
 func (p Policy) filled() Policy {
@@ -73,7 +76,27 @@ func (p Policy) filled() Policy {
 	if p.ProbeEvery <= 0 {
 		p.ProbeEvery = 30 * time.Second
 	}
+	if !(p.Growth >= 1) { // also what is no number
+		p.Growth = 2
+	}
+	if p.OpenMax <= 0 {
+		p.OpenMax = 300 * time.Second
+	}
+	p.OpenMax = max(p.OpenMax, p.ProbeEvery)
 	return p
+}
+
+// reopenFor is how long the breaker stays open after its nth failed probe without a closing in between, from 1: short
+// at first, then longer, never longer than the cap (pain 51).
+func (p Policy) reopenFor(n int) time.Duration {
+	d := float64(p.ProbeEvery)
+	for i := 1; i < n && d < float64(p.OpenMax) && p.Growth > 1; i++ {
+		d *= p.Growth
+	}
+	if d >= float64(p.OpenMax) {
+		return p.OpenMax
+	}
+	return time.Duration(d)
 }
 
 // Permit lets one attempt through. Its generation tells outcomes of an earlier life of the breaker from present ones,
@@ -83,12 +106,15 @@ type Permit struct {
 	Probe      bool
 }
 
-// lastMax is how many failures are kept as evidence.
-const lastMax = 10
+const (
+	lastMax = 10  // how many failures are kept as evidence
+	saidMax = 200 // bytes kept of what an upstream said
+)
 
 // Breaker is the machine. Make it with New.
 type Breaker struct {
 	upstream   string
+	key        Key // zero: the whole upstream
 	policy     Policy
 	state      State
 	since      time.Time // of the state
@@ -98,7 +124,9 @@ type Breaker struct {
 	generation uint64    // rises with every change of state and with every probe
 	spell      uint64    // generation at which the present state began
 	probe      uint64    // generation of the probe in flight, 0 none
+	reopened   int       // failed probes since the breaker was last closed
 	last       []Evidence
+	history    []Transition
 }
 
 // New makes a closed breaker.
@@ -129,7 +157,8 @@ func (b *Breaker) Acquire(now time.Time) (Permit, bool, *HalfOpened) {
 	var fact *HalfOpened
 	if b.state == StateOpen {
 		b.enter(StateHalfOpen, now)
-		fact = &HalfOpened{Upstream: b.upstream}
+		b.note(byTime)
+		fact = &HalfOpened{b.upstream, b.key.Account, b.key.Model}
 	}
 	if b.state == StateHalfOpen {
 		b.generation++
@@ -186,19 +215,21 @@ func (b *Breaker) recordClosed(r Result, e Evidence) any {
 	if b.failures < b.policy.Failures {
 		return nil
 	}
-	return b.open(e.At, e.At.Add(b.policy.OpenFor), "failures")
+	b.reopened = 0
+	return b.open(e.At, e.At.Add(b.policy.OpenFor), byFailures)
 }
 
 func (b *Breaker) recordProbe(r Result, e Evidence) any {
 	if r == Failure {
 		b.keep(e)
-		return b.open(e.At, e.At.Add(b.policy.ProbeEvery), "probe")
+		b.reopened++
+		return b.open(e.At, e.At.Add(b.policy.reopenFor(b.reopened)), byProbe)
 	}
 	b.successes++
 	if b.successes < b.policy.Successes {
 		return nil
 	}
-	return b.close(e.At, "probes")
+	return b.close(e.At, byProbes)
 }
 
 // ForceOpen takes the upstream out of service until the given time; a zero until means OpenFor from now.
@@ -206,7 +237,8 @@ func (b *Breaker) ForceOpen(now, until time.Time) *Opened {
 	if until.IsZero() {
 		until = now.Add(b.policy.OpenFor)
 	}
-	return b.open(now, until, "operator")
+	b.reopened = 0
+	return b.open(now, until, byOperator)
 }
 
 // ForceClose puts the upstream in service again and forgets its failures. It returns nil when the breaker was closed.
@@ -215,35 +247,49 @@ func (b *Breaker) ForceClose(now time.Time) *Closed {
 		b.failures = 0
 		return nil
 	}
-	return b.close(now, "operator")
+	return b.close(now, byOperator)
 }
 
 // Evolve applies a stored fact of this breaker, at the time that its envelope says: *Opened, *HalfOpened or *Closed.
-// Anything else is ignored. Permits from before are void.
+// Facts of another breaker of the same upstream, and anything else, are ignored. Permits from before are void.
 func (b *Breaker) Evolve(fact any, at time.Time) {
+	if _, key, ok := KeyOf(fact); !ok || key != b.key {
+		return
+	}
 	switch f := fact.(type) {
 	case *Opened:
+		if b.reopened++; f.Reopened > 0 || f.By != byProbe { // facts of old have no number
+			b.reopened = f.Reopened
+		}
 		b.enter(StateOpen, at)
 		b.until, b.failures = f.Until, f.Failures
-		b.last = append(b.last[:0], f.Last...)
+		b.last = append(b.last[:0], f.Last[max(0, len(f.Last)-lastMax):]...)
+		b.note(f.By)
 	case *HalfOpened:
 		b.enter(StateHalfOpen, at)
+		b.note(byTime)
 	case *Closed:
 		b.enter(StateClosed, at)
-		b.failures = 0
+		b.failures, b.reopened = 0, 0
+		b.note(f.By)
 	}
 }
 
 func (b *Breaker) open(now, until time.Time, by string) *Opened {
 	b.enter(StateOpen, now)
 	b.until = until
-	return &Opened{Upstream: b.upstream, Failures: b.failures, Until: until, By: by, Last: b.Last()}
+	b.note(by)
+	return &Opened{
+		Upstream: b.upstream, Account: b.key.Account, Model: b.key.Model,
+		Failures: b.failures, Reopened: b.reopened, Until: until, By: by, Last: b.Last(),
+	}
 }
 
 func (b *Breaker) close(now time.Time, by string) *Closed {
 	b.enter(StateClosed, now)
-	b.failures = 0
-	return &Closed{Upstream: b.upstream, By: by}
+	b.failures, b.reopened = 0, 0
+	b.note(by)
+	return &Closed{b.upstream, b.key.Account, b.key.Model, by}
 }
 
 func (b *Breaker) enter(s State, now time.Time) {
@@ -255,6 +301,9 @@ func (b *Breaker) enter(s State, now time.Time) {
 
 func (b *Breaker) keep(e Evidence) {
 	b.failures++
+	if len(e.Said) > saidMax {
+		e.Said = strings.ToValidUTF8(e.Said[:saidMax], "")
+	}
 	if len(b.last) == lastMax {
 		copy(b.last, b.last[1:])
 		b.last = b.last[:lastMax-1]
@@ -273,6 +322,9 @@ func (b *Breaker) Until() time.Time { return b.until }
 
 // Failures counts the consecutive ones.
 func (b *Breaker) Failures() int { return b.failures }
+
+// Reopened counts the failed probes since the breaker was last closed.
+func (b *Breaker) Reopened() int { return b.reopened }
 
 // Probing says whether a probe is in flight.
 func (b *Breaker) Probing() bool { return b.probe != 0 }

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -100,6 +101,14 @@ func TestTheBreakerTakesAnUpstreamOutAndLetsItBackIn(t *testing.T) {
 		{"the operator opens", "open =open no +99 no +1 ask", "Opened HalfOpened"},
 		{"the operator closes at once (pain 49)", opened + "close =closed ask ask", "Opened Closed"},
 		{"the operator closes a closed one: no fact, failures forgotten", "ask ask ask ask bad1 bad2 close bad3 bad4 =closed", ""},
+		{"each further failed probe waits twice as long (pain 51)",
+			opened + "+100 ask bad4 +10 ask bad5 +19 no +1 ask bad6 +39 no +1 ask", "Opened HalfOpened Opened HalfOpened Opened HalfOpened Opened HalfOpened"},
+		{"a success among the probes does not stop the growth, closing does",
+			opened + "+100 ask bad4 +10 ask ok5 ask bad6 +19 no +1 ask ok7 ask ok8 =closed " +
+				"ask ask ask bad9 bad10 bad11 =open +99 no +1 ask bad12 +9 no +1 ask",
+			"Opened HalfOpened Opened HalfOpened Opened HalfOpened Closed Opened HalfOpened Opened HalfOpened"},
+		{"the operator's opening starts the growth anew", opened + "+100 ask bad4 +10 ask bad5 open +100 ask bad6 +10 ask",
+			"Opened HalfOpened Opened HalfOpened Opened Opened HalfOpened Opened HalfOpened"},
 		{"opening voids the probe in flight", opened + "+100 ask open ok4 =open +100 ask no", "Opened HalfOpened Opened HalfOpened"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
@@ -129,10 +138,15 @@ func TestOpenedCarriesTheEvidence(t *testing.T) {
 }
 
 func TestZeroFieldsOfThePolicyTakeTheDefaults(t *testing.T) { // seed 2.1: 5, 2, 300 s, 30 s; configurable: pain 48
-	if got := (Policy{}).filled(); got != (Policy{5, 2, 300 * time.Second, 30 * time.Second}) {
+	if got := (Policy{}).filled(); got != (Policy{5, 2, 300 * time.Second, 30 * time.Second, 2, 300 * time.Second}) {
 		t.Fatalf("%+v", got)
 	}
-	if got := policy.filled(); got != policy {
+	if got := (Policy{Growth: math.NaN(), ProbeEvery: time.Hour}).filled(); got.Growth != 2 || got.OpenMax != time.Hour {
+		t.Fatalf("%+v", got)
+	}
+	whole := policy
+	whole.Growth, whole.OpenMax = 1.5, time.Minute
+	if got := whole.filled(); got != whole {
 		t.Fatalf("%+v", got)
 	}
 }

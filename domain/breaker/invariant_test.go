@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -29,7 +30,8 @@ func TestRandomOutcomesKeepTheLaws(t *testing.T) {
 
 func run(seed int64) error {
 	r := rand.New(rand.NewSource(seed))
-	p := Policy{Failures: 1 + r.Intn(4), Successes: 1 + r.Intn(3), OpenFor: 50 * time.Second, ProbeEvery: 10 * time.Second}
+	p := Policy{Failures: 1 + r.Intn(4), Successes: 1 + r.Intn(3), OpenFor: 50 * time.Second, ProbeEvery: 10 * time.Second,
+		Growth: []float64{0, 1, 1.5, 10}[r.Intn(4)], OpenMax: 40 * time.Second}
 	now := t0
 	b, rebuilt := New("u", p, now), New("u", p, now)
 	var flying []Permit
@@ -88,6 +90,12 @@ func run(seed int64) error {
 		}
 		if rebuilt.State() != b.State() || !rebuilt.Until().Equal(b.Until()) || !rebuilt.Since().Equal(b.Since()) {
 			return fmt.Errorf("step %d: facts give %v until %v, live is %v until %v", step, rebuilt.State(), rebuilt.Until(), b.State(), b.Until())
+		}
+		if live, again := b.History(), rebuilt.History(); fact != nil && (rebuilt.Reopened() != b.Reopened() || !reflect.DeepEqual(live, again) || len(live) > 20) {
+			return fmt.Errorf("step %d: facts give the history %+v, live is %+v", step, again, live)
+		}
+		if b.State() == StateOpen && b.Until().Sub(b.Since()) > max(p.OpenFor, p.OpenMax) {
+			return fmt.Errorf("step %d: open for %v", step, b.Until().Sub(b.Since()))
 		}
 	}
 	return recovers(b, p, now, flying)

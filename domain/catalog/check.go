@@ -198,6 +198,8 @@ func (c *checker) account(r Account, s *State) Resource {
 	}
 	c.sealed(&r, s)
 	r.Slots = c.slots(r.Slots)
+	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
+	r.ExpiresAt = utc(r.ExpiresAt)
 	return &r
 }
 
@@ -206,6 +208,10 @@ func (c *checker) group(r Group) Resource {
 	r.Upstreams = c.ids("upstreams", r.Upstreams)
 	r.Accounts = c.ids("accounts", r.Accounts)
 	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
+	c.oneOf("strategy", r.Strategy, strategies[:])
+	c.oneOf("affinity", r.Affinity, affinities[:])
+	r.Clients = c.clients(r.Clients)
+	r.Limits, r.Budget = c.limits(r.Limits, false), c.budgetMode("budget", r.Budget)
 	return &r
 }
 
@@ -213,6 +219,8 @@ func (c *checker) user(r User) Resource {
 	c.id("id", r.ID, "")
 	c.text("name", r.Name, false)
 	r.Slots = c.slots(r.Slots)
+	r.Limits, r.Budget = c.limits(r.Limits, true), c.budgetMode("budget", r.Budget)
+	r.Overdraft = c.usd("overdraft", r.Overdraft)
 	return &r
 }
 
@@ -252,7 +260,11 @@ func (c *checker) key(r Key, s *State) Resource {
 	}
 	r.Models = emptyIsNil(slices.Clone(r.Models))
 	r.Slots = c.slots(r.Slots)
+	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
 	r.ExpiresAt = utc(r.ExpiresAt)
+	r.Limits, r.Budget = c.limits(r.Limits, true), c.budgetMode("budget", r.Budget)
+	r.IPs, r.Curfew = c.ips(r.IPs), c.curfew(r.Curfew)
+	r.MaxIPs, r.IPWindow = c.maxIPs(r.MaxIPs, r.IPWindow)
 	return &r
 }
 
@@ -263,41 +275,6 @@ func utc(t *time.Time) *time.Time {
 	}
 	v := t.UTC().Truncate(time.Microsecond)
 	return &v
-}
-
-// defaultID is the id, or the model, or upstream/model.
-func (p *Price) defaultID() string {
-	switch {
-	case p.ID != "":
-		return p.ID
-	case p.Upstream != "":
-		return p.Upstream + "/" + p.Model
-	}
-	return p.Model
-}
-
-func (c *checker) price(r Price) Resource {
-	r.ID = r.defaultID()
-	c.ref.ID = r.ID
-	c.text("model", r.Model, true)
-	if r.ID != "" { // else the model is missing, which is said already
-		c.id("id", r.ID, "/*?")
-	}
-	r.EffectiveFrom = utc(r.EffectiveFrom)
-	for _, f := range [...]struct {
-		name     string
-		value    *string
-		required bool
-	}{
-		{"input", &r.Input, true}, {"output", &r.Output, true}, {"cached_input", &r.CachedInput, false},
-		{"cache_write_5m", &r.CacheWrite5m, false}, {"cache_write_1h", &r.CacheWrite1h, false}, {"per_request", &r.PerRequest, false},
-	} {
-		if f.required && *f.value == "" {
-			c.fail(f.name, "is required (\"0\" is free)")
-		}
-		*f.value = c.decimal(f.name, *f.value, pricing.PricePlaces, priceMax)
-	}
-	return &r
 }
 
 func (c *checker) rule(r Rule) Resource {

@@ -21,7 +21,6 @@ var (
 const (
 	defaultWeight       = 1
 	defaultQueueTimeout = Duration(30 * time.Second)
-	disciplineFIFO      = "fifo"
 	disconnectCancel    = "cancel"
 	disconnectDrain     = "drain"
 )
@@ -41,13 +40,7 @@ func (c *checker) upstream(r Upstream) Resource {
 	c.between("weight", r.Weight, 0, 1_000_000, "")
 	r.Slots = c.slots(r.Slots)
 	r.Queue = c.queue(r.Queue)
-	if r.Breaker == (Breaker{}) {
-		r.Breaker = defaultBreaker
-	}
-	c.between("breaker.failures", r.Breaker.Failures, 1, failuresMax, "")
-	c.between("breaker.successes", r.Breaker.Successes, 1, failuresMax, "")
-	c.duration("breaker.open_for", r.Breaker.OpenFor, week)
-	c.duration("breaker.probe_every", r.Breaker.ProbeEvery, week)
+	r.Breaker = c.breaker(r.Breaker)
 	if r.Timeouts == (Timeouts{}) {
 		r.Timeouts = defaultTimeouts
 	}
@@ -68,6 +61,8 @@ func (c *checker) upstream(r Upstream) Resource {
 	}
 	r.OnDisconnect = d.String()
 	r.Headers = c.headers(r.Headers)
+	r.AffinityMigration = c.migration(r.AffinityMigration)
+	r.Limits, r.Budget = c.limits(r.Limits, false), c.budgetMode("budget", r.Budget)
 	return &r
 }
 
@@ -119,32 +114,6 @@ func (c *checker) capabilities(list []dialect.Capability) []dialect.Capability {
 		}
 	}
 	return out
-}
-
-func (c *checker) queue(q *Queue) *Queue {
-	if q == nil {
-		return nil
-	}
-	v := *q
-	if v.Timeout == 0 {
-		v.Timeout = defaultQueueTimeout
-	}
-	c.duration("queue.timeout", v.Timeout, 24*time.Hour)
-	if v.MaxLength != nil {
-		c.between("queue.max_length", *v.MaxLength, 1, slotsMax, " or null")
-		n := *v.MaxLength
-		v.MaxLength = &n
-	}
-	switch v.Discipline {
-	case "":
-		v.Discipline = disciplineFIFO
-	case disciplineFIFO:
-	case "fair":
-		c.fail("queue.discipline", "not supported yet")
-	default:
-		c.fail("queue.discipline", "must be fifo")
-	}
-	return &v
 }
 
 func (c *checker) modelRules(list []ModelRule) []ModelRule {

@@ -20,27 +20,34 @@ type Extras struct {
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
 // d duration, t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
-// for a list. "-" is a field that comes later.
+// for a list, {o} object of objects whose fields stand under "*". "-" is a field that comes later.
 var fields = map[Kind]string{
 	KindUpstream: `base_url s|path_prefix s|capabilities []s|priority i|weight i|slots i
-		queue o|queue.enabled b|queue.timeout d|queue.max_length i|queue.discipline s
+		queue o|queue.enabled b|queue.timeout d|queue.max_length i|queue.discipline s|queue.age_every d|queue.fail_fast b
 		breaker o|breaker.failures i|breaker.successes i|breaker.open_for d|breaker.probe_every d
+		breaker.open_growth n|breaker.open_max d|breaker.per s
 		timeouts o|timeouts.connect d|timeouts.first_byte d|timeouts.idle d
 		model_rules []o|model_rules.type s|model_rules.value s|model_rules.target s
-		upstream_models {}|multipliers o|multipliers.input n|multipliers.output n|on_disconnect s|headers {}|active b`,
-	KindAccount: `upstream s|api_key s|slots i|active b`,
-	KindGroup:   `upstreams []s|accounts []s|multiplier n|clients -`,
-	KindUser: `name s|slots i|disabled b|budget -
-		limits o-|limits.rpm -|limits.tpm -|limits.spending -|limits.budget -`,
-	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|slots i|expires_at t|revoked b
-		limits o-|limits.rpm -|limits.tpm -|limits.spending -|limits.budget -|ips o-|ips.allow -|ips.deny -|max_ips -`,
-	KindPrice: `model s|upstream s|effective_from t|input n|output n|cached_input n|cache_write_5m n|cache_write_1h n
-		per_request n|tiers -|service_tiers -|per_image -`,
+		upstream_models {}|multipliers o|multipliers.input n|multipliers.output n|on_disconnect s|headers {}|active b
+		affinity_migration o|affinity_migration.enabled b|affinity_migration.metric s|affinity_migration.threshold i|affinity_migration.direction s` + moneyFields,
+	KindAccount: `upstream s|api_key s|slots i|active b|priority i|expires_at t`,
+	KindGroup:   `upstreams []s|accounts []s|multiplier n|strategy s|affinity s|clients []s` + moneyFields,
+	KindUser:    `name s|slots i|disabled b|overdraft n|limits.rpm i|limits.tpm i` + moneyFields,
+	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|slots i|priority s|weight i|expires_at t|revoked b|limits.rpm i|limits.tpm i` + moneyFields + `
+		ips o|ips.allow []s|ips.deny []s|max_ips i|ip_window d|curfew o|curfew.from s|curfew.to s|curfew.zone s`,
+	KindPrice: `model s|upstream s|effective_from t|max_input_tokens i|max_output_tokens i|source s|origin s|` + rateFields("") +
+		`|tiers []o|tiers.above_input_tokens i|tiers.inclusive b|` + rateFields("tiers.") +
+		`|service_tiers {o}|` + rateFields("service_tiers.*.") +
+		`|service_tiers.*.tiers []o|service_tiers.*.tiers.above_input_tokens i|service_tiers.*.tiers.inclusive b|` + rateFields("service_tiers.*.tiers."),
 	KindRule: `upstream s|priority i|match o|match.status []i|match.error_type s|match.body_pattern s|match.header s
 		action o|action.failover b|action.count_breaker b|action.block_for d`,
 	KindSetting: `name s|value v`,
 	KindWebhook: `url s|events []s|secret s|active b`,
 }
+
+// moneyFields are the limits of money of every kind that has some.
+const moneyFields = `|limits o|limits.spending []o|limits.spending.period s|limits.spending.hours i|limits.spending.zone s
+	limits.spending.limit n|limits.budget n|budget s`
 
 const notYet = "not supported yet"
 
@@ -157,7 +164,7 @@ func (w *walker) nested(open json.Delim, shown, path, typ string) any {
 		_, _ = w.dec.Token()
 		return list
 	}
-	if typ != "o" && typ != "o-" && typ != "{}" && typ != "?" {
+	if typ != "o" && typ != "o-" && typ != "{}" && typ != "{o}" && typ != "?" {
 		w.wrong(shown, typ)
 		typ = "?"
 	}
@@ -168,7 +175,11 @@ func (w *walker) nested(open json.Delim, shown, path, typ string) any {
 		if _, twice := object[name]; twice {
 			w.fail(dotted(shown, name), "is given twice")
 		}
-		object[name] = w.field(dotted(shown, name), dotted(path, name), typ)
+		under := dotted(path, name)
+		if typ == "{o}" {
+			under = dotted(path, "*")
+		}
+		object[name] = w.field(dotted(shown, name), under, typ)
 	}
 	_, _ = w.dec.Token()
 	return object
@@ -179,6 +190,8 @@ func (w *walker) field(shown, path, parent string) any {
 	switch parent {
 	case "{}":
 		return w.value(shown, path, "s")
+	case "{o}":
+		return w.value(shown, path, "o")
 	case "?":
 		return w.value(shown, path, "?")
 	}
@@ -220,7 +233,7 @@ func dotted(path, name string) string {
 var expected = map[string]string{
 	"s": "must be a string", "i": "must be a whole number", "b": "must be true or false",
 	"d": `must be a duration such as "30s"`, "t": `must be a time such as "2026-01-31T00:00:00Z"`,
-	"n": `must be a decimal such as "2.5"`, "v": "must be a single value", "o": "must be an object", "{}": "must be an object of strings",
+	"n": `must be a decimal such as "2.5"`, "v": "must be a single value", "o": "must be an object", "{}": "must be an object of strings", "{o}": "must be an object of objects",
 }
 
 func (w *walker) wrong(shown, typ string) {

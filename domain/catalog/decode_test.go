@@ -21,7 +21,7 @@ func TestTheExampleOfTheManualIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := NewUpstream("openai-main", "http://127.0.0.1:9001", "openai_chat_compatible", "openai_responses", "openai_extended")
-	want.Slots, want.Queue = ptr(10), &Queue{true, Duration(30 * time.Second), ptr(100), "fifo"}
+	want.Slots, want.Queue = ptr(10), &Queue{Enabled: true, Timeout: Duration(30 * time.Second), MaxLength: ptr(100), Discipline: "fifo"}
 	want.ModelRules = []ModelRule{{"exact", "gpt-5", ""}, {"alias", "fast", "gpt-5-mini"}, {"regex", "^gpt-", ""}}
 	want.UpstreamModels, want.Headers = map[string]string{"house-model": "gpt-5"}, map[string]string{"x-team": "a"}
 	want.Multipliers, want.OnDisconnect = Multipliers{"1", "1"}, "cancel"
@@ -55,18 +55,12 @@ func TestWhatAFileMustNotHoldIsRefusedByName(t *testing.T) {
 		text string
 		want string // every line of the error, joined by " | "
 	}{
-		{KindKey, `{"id":"k","limits":{"rpm":5}}`, "key k: limits.rpm: not supported yet"},
-		{KindKey, `{"id":"k","limits":{"rpm":5,"tpm":6,"spending":[{"period":"daily","limit":"5"}],"budget":"1"}}`,
-			"key k: limits.rpm: not supported yet | key k: limits.tpm: not supported yet | key k: limits.spending: not supported yet | key k: limits.budget: not supported yet"},
 		{KindKey, `{"id":"k","limits":{"rps":5}}`, "key k: limits.rps: unknown field"},
-		{KindKey, `{"id":"k","limits":{}}`, "key k: limits: not supported yet"},
-		{KindKey, `{"id":"k","limits":7}`, "key k: limits: not supported yet"},
-		{KindKey, `{"id":"k","ips":{"allow":["10.0.0.0/8"]},"max_ips":3}`, "key k: ips.allow: not supported yet | key k: max_ips: not supported yet"},
+		{KindKey, `{"id":"k","limits":7}`, "key k: limits: must be an object"},
 		{KindKey, `{"id":"k","secret":"sk-pen-x"}`, "key k: secret: is not accepted; give its hash"},
-		{KindUser, `{"id":"u","limits":{"budget":"1"},"budget":"strict"}`, "user u: limits.budget: not supported yet | user u: budget: not supported yet"},
-		{KindGroup, `{"id":"g","clients":["codex"]}`, "group g: clients: not supported yet"},
-		{KindPrice, `{"id":"p","tiers":[{"above_input_tokens":1}],"service_tiers":{"flex":{}},"per_image":"1"}`,
-			"price p: tiers: not supported yet | price p: service_tiers: not supported yet | price p: per_image: not supported yet"},
+		{KindPrice, `{"id":"p","tiers":[{"above":1,"input":true}],"service_tiers":{"flex":{"imput":1,"tiers":[{"inclusive":1}]},"batch":7},"per_image":[]}`,
+			`price p: tiers[0].above: unknown field | price p: tiers[0].input: must be a decimal such as "2.5" | price p: service_tiers.flex.imput: unknown field | price p: service_tiers.flex.tiers[0].inclusive: must be true or false | price p: service_tiers.batch: must be an object | price p: per_image: must be a decimal such as "2.5"`},
+		{KindPrice, `{"id":"p","tiers":{},"service_tiers":[]}`, "price p: tiers: must be a list | price p: service_tiers: must be an object of objects"},
 		{KindUpstream, `{"id":"a","queue":{"timout":"1s"},"model_rules":[{"type":"exact","valu":"x"}],"wieght":1}`,
 			"upstream a: queue.timout: unknown field | upstream a: model_rules[0].valu: unknown field | upstream a: wieght: unknown field"},
 		{KindUpstream, `{"id":"a","weight":"1","slots":1.5,"active":1,"base_url":7,"capabilities":"x","queue":[],"breaker":{"open_for":30},"multipliers":{"input":true},"headers":{"a":1}}`,

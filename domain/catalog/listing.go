@@ -7,7 +7,8 @@ import (
 )
 
 // Models lists the models that a key may ask for by name, sorted: those that the rules of its upstreams name and those
-// that they rewrite. An upstream that takes every model adds the ones with a price. Expressions name nothing.
+// that they rewrite. An upstream that takes every model adds the ones that people set a price for, and those of a
+// synced list for it alone; other lists say nothing of what an upstream serves. Expressions name nothing.
 func (s *Snapshot) Models(k *Key) []string {
 	found := map[string]bool{}
 	grant := s.Grant(k)
@@ -16,7 +17,7 @@ func (s *Snapshot) Models(k *Key) []string {
 			continue
 		}
 		for _, r := range u.ModelRules {
-			if r.Type != "regex" && u.Match(r.Value).Matched {
+			if r.Type != "regex" && u.declares(r.Value) {
 				found[r.Value] = true
 			}
 		}
@@ -26,8 +27,13 @@ func (s *Snapshot) Models(k *Key) []string {
 			}
 		}
 		if !u.models.explicit {
-			for key := range s.prices.exact {
+			for key := range s.prices.manual.exact {
 				if key.upstream == "" || key.upstream == u.ID {
+					found[key.model] = true
+				}
+			}
+			for key := range s.prices.synced.exact {
+				if key.upstream == u.ID {
 					found[key.model] = true
 				}
 			}

@@ -14,37 +14,124 @@ import (
 // Rated is a price that can be applied.
 type Rated struct {
 	*Price
-	Rates   pricing.Rates
-	Version string // "<price id>@<stream version>": which value of the price it was
+	Sheet   *pricing.Sheet
+	Rates   pricing.Rates // the flat ones of the sheet
+	Version string        // "<price id>@<stream version>": which value of the price it was
 }
 
-// Rates reads the decimals of a price and applies its fallbacks. The error is an InvalidError.
-func (r *Price) Rates() (pricing.Rates, error) {
-	var fault *InvalidError
-	read := func(field, s string, fallback pricing.Price) pricing.Price {
-		if s == "" {
-			return fallback
+// over is r where it is set and otherwise base.
+func (r PriceRates) over(base PriceRates) PriceRates {
+	under := base.all()
+	for i, value := range r.all() {
+		if *value != "" {
+			*under[i] = *value
 		}
-		n, err := money.ParseDecimal(s, pricing.PricePlaces)
-		if err == nil && (n < 0 || n > priceMax*1e6) {
-			err = errors.New("must be 0.." + grouped(priceMax))
-		}
-		if err != nil && fault == nil {
-			fault = &InvalidError{Ref{KindPrice, r.ID}, field, err.Error()}
-		}
-		return pricing.Price(n)
 	}
+	return base
+}
+
+// reader reads decimals and remembers the first fault.
+type reader struct {
+	ref   Ref
+	fault *InvalidError
+}
+
+func (d *reader) price(field, s string, fallback pricing.Price) pricing.Price {
+	if s == "" {
+		return fallback
+	}
+	n, err := money.ParseDecimal(s, pricing.PricePlaces)
+	if err == nil && (n < 0 || n > priceMax*1e6) {
+		err = errors.New("must be 0.." + grouped(priceMax))
+	}
+	if err != nil && d.fault == nil {
+		d.fault = &InvalidError{d.ref, field, err.Error()}
+	}
+	return pricing.Price(n)
+}
+
+// rates applies the fallbacks.
+func (d *reader) rates(at string, r PriceRates) pricing.Rates {
 	var p pricing.Rates
-	p.Input = read("input", r.Input, 0)
-	p.Output = read("output", r.Output, 0)
-	p.CachedInput = read("cached_input", r.CachedInput, p.Input)
-	p.CacheWrite5m = read("cache_write_5m", r.CacheWrite5m, p.Input)
-	p.CacheWrite1h = read("cache_write_1h", r.CacheWrite1h, p.CacheWrite5m)
-	p.PerRequest = money.Amount(read("per_request", r.PerRequest, 0)) * 1e4 // from 1e-6 to 1e-10 USD
-	if fault != nil {
-		return pricing.Rates{}, fault
+	p.Input = d.price(at+"input", r.Input, 0)
+	p.Output = d.price(at+"output", r.Output, 0)
+	p.CachedInput = d.price(at+"cached_input", r.CachedInput, p.Input)
+	p.CacheWrite5m = d.price(at+"cache_write_5m", r.CacheWrite5m, p.Input)
+	p.CacheWrite1h = d.price(at+"cache_write_1h", r.CacheWrite1h, p.CacheWrite5m)
+	p.Reasoning = d.price(at+"reasoning", r.Reasoning, p.Output)
+	p.AudioInput = d.price(at+"audio_input", r.AudioInput, p.Input)
+	p.AudioOutput = d.price(at+"audio_output", r.AudioOutput, p.Output)
+	p.ImageInput = d.price(at+"image_input", r.ImageInput, p.Input)
+	p.ImageOutput = d.price(at+"image_output", r.ImageOutput, p.Output)
+	usd := func(field, s string) money.Amount { return money.Amount(d.price(at+field, s, 0)) * 1e4 } // from 1e-6 to 1e-10 USD
+	p.PerRequest, p.PerImage = usd("per_request", r.PerRequest), usd("per_image", r.PerImage)
+	p.PerWebSearch, p.PerFileSearch = usd("per_web_search", r.PerWebSearch), usd("per_file_search", r.PerFileSearch)
+	return p
+}
+
+// ladder compiles flat rates with the tiers on top of them; of several lists the later one is over the earlier.
+func (d *reader) ladder(at string, flat PriceRates, lists ...[]PriceTier) pricing.Ladder {
+	l := pricing.Ladder{Flat: d.rates(at, flat)}
+	rates := map[int64]PriceRates{}
+	inclusive := map[int64]bool{}
+	for _, list := range lists {
+		for _, t := range list {
+			base, known := rates[t.AboveInputTokens]
+			if !known {
+				base = flat
+			}
+			rates[t.AboveInputTokens] = t.over(base)
+			inclusive[t.AboveInputTokens] = t.Inclusive
+		}
 	}
-	return p, nil
+	for above, r := range rates {
+		l.Tiers = append(l.Tiers, pricing.Tier{Above: above, Inclusive: inclusive[above], Rates: d.rates(at+"tiers.", r)})
+	}
+	slices.SortFunc(l.Tiers, func(a, b pricing.Tier) int { return cmp.Compare(b.Above, a.Above) })
+	return l
+}
+
+// Compile reads the decimals of a price and applies its fallbacks: a tier or a service tier inherits what it does not
+// say. Where an input is long and the service special, the tiers of the price count over the flat price of the service,
+// and tiers of the service over both; nothing is multiplied. The error is an InvalidError.
+func (r *Price) Compile(version string) (*pricing.Sheet, error) {
+	d := reader{ref: Ref{KindPrice, r.ID}}
+	s := &pricing.Sheet{
+		Ladder: d.ladder("", r.FlatRates(), r.Tiers), MaxInput: r.MaxInputTokens, MaxOutput: r.MaxOutputTokens,
+		Version: version, Origin: pricing.Manual,
+	}
+	if r.Source == sourceSynced {
+		s.Origin = pricing.Synced
+	}
+	for name, svc := range r.ServiceTiers {
+		if s.Services == nil {
+			s.Services = make(map[string]*pricing.Ladder, len(r.ServiceTiers))
+		}
+		l := d.ladder("service_tiers."+name+".", svc.over(r.FlatRates()), r.Tiers, svc.Tiers)
+		s.Services[name] = &l
+	}
+	if d.fault != nil {
+		return nil, d.fault
+	}
+	return s, nil
+}
+
+// Rates are the flat prices with their fallbacks applied. The error is an InvalidError.
+func (r *Price) Rates() (pricing.Rates, error) {
+	s, err := r.Compile("")
+	if err != nil {
+		return pricing.Rates{}, err
+	}
+	return s.Flat, nil
+}
+
+// priceBook holds the prices that people set apart from those of a list.
+type priceBook struct{ manual, synced priceIndex }
+
+// has says that the price of exactly that model names it for an upstream, see Models.
+func (b *priceBook) has(upstream, model string) bool {
+	_, synced := b.synced.exact[priceKey{model, upstream}]
+	return synced && upstream != "" || b.manual.has(upstream, model)
 }
 
 // priceIndex finds the price of a model. Within a list newer effective dates come first.
@@ -61,34 +148,43 @@ type globPrices struct {
 }
 
 func (s *Snapshot) buildPrices(state *State, rows []Resource) {
-	globs := map[priceKey][]*Rated{}
-	s.prices.exact = make(map[priceKey][]*Rated, len(rows))
+	rated := map[pricing.Origin][]*Rated{}
 	for _, r := range rows {
 		p := r.(*Price)
-		rates, err := p.Rates()
+		_, n, _ := state.Get(KindPrice, p.ID)
+		version := p.ID + "@" + strconv.FormatInt(n, 10)
+		sheet, err := p.Compile(version)
 		if err != nil {
 			s.Skipped = append(s.Skipped, *err.(*InvalidError))
 			continue
 		}
-		_, version, _ := state.Get(KindPrice, p.ID)
-		rated := &Rated{p, rates, p.ID + "@" + strconv.FormatInt(version, 10)}
-		into, key := s.prices.exact, priceKey{p.Model, p.Upstream}
-		if isGlob(p.Model) {
+		rated[sheet.Origin] = append(rated[sheet.Origin], &Rated{p, sheet, sheet.Flat, version})
+	}
+	s.prices = priceBook{indexPrices(rated[pricing.Manual]), indexPrices(rated[pricing.Synced])}
+}
+
+func indexPrices(list []*Rated) priceIndex {
+	globs := map[priceKey][]*Rated{}
+	x := priceIndex{exact: make(map[priceKey][]*Rated, len(list))}
+	for _, r := range list {
+		into, key := x.exact, priceKey{r.Model, r.Upstream}
+		if isGlob(r.Model) {
 			into = globs
 		}
-		into[key] = append(into[key], rated)
+		into[key] = append(into[key], r)
 	}
-	for _, list := range s.prices.exact {
+	for _, list := range x.exact {
 		newestFirst(list)
 	}
 	for key, list := range globs {
 		newestFirst(list)
-		s.prices.globs = append(s.prices.globs, globPrices{key, list})
+		x.globs = append(x.globs, globPrices{key, list})
 	}
-	slices.SortFunc(s.prices.globs, func(a, b globPrices) int {
+	slices.SortFunc(x.globs, func(a, b globPrices) int {
 		return cmp.Or(cmp.Compare(b2i(a.upstream == ""), b2i(b.upstream == "")),
 			cmp.Compare(len(b.model), len(a.model)), cmp.Compare(a.model, b.model), cmp.Compare(a.upstream, b.upstream))
 	})
+	return x
 }
 
 func newestFirst(list []*Rated) {
@@ -112,18 +208,36 @@ func b2i(b bool) int {
 	return 0
 }
 
-// Price finds what a model costs at an upstream at a time: by the (resolved) model first, then by the name in the
-// rewritten body; an exact name before a glob, a price of this upstream before a general one, a longer glob before a
-// shorter, and of several dates the newest that has begun. ok is false for an unpriced model.
+// Price is the flat price of a model at an upstream at a time, see Sheets; ok is false for an unpriced model.
 func (s *Snapshot) Price(model, upstreamModel, upstream string, at time.Time) (_ *Rated, ok bool) {
-	if r := s.prices.find(model, upstream, at); r != nil {
-		return r, true
+	r := s.prices.manual.named(model, upstreamModel, upstream, at)
+	if r == nil {
+		r = s.prices.synced.named(model, upstreamModel, upstream, at)
 	}
-	if upstreamModel == model {
-		return nil, false
-	}
-	r := s.prices.find(upstreamModel, upstream, at)
 	return r, r != nil
+}
+
+// Sheets finds what a model costs at an upstream at a time, among the prices that people set and among the synced ones:
+// by the (resolved) model first, then by the name in the rewritten body; an exact name before a glob, a price of this
+// upstream before a general one, a longer glob before a shorter, and of several dates the newest that has begun. It
+// makes a Snapshot a pricing.Book.
+func (s *Snapshot) Sheets(model, upstreamModel, upstream string, at time.Time) pricing.Sheets {
+	var found pricing.Sheets
+	if r := s.prices.manual.named(model, upstreamModel, upstream, at); r != nil {
+		found.Manual = r.Sheet
+	}
+	if r := s.prices.synced.named(model, upstreamModel, upstream, at); r != nil {
+		found.Synced = r.Sheet
+	}
+	return found
+}
+
+// named finds by either name.
+func (x *priceIndex) named(model, upstreamModel, upstream string, at time.Time) *Rated {
+	if r := x.find(model, upstream, at); r != nil || upstreamModel == model {
+		return r
+	}
+	return x.find(upstreamModel, upstream, at)
 }
 
 func (x *priceIndex) find(model, upstream string, at time.Time) *Rated {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // build makes the resource of a checked document.
@@ -17,6 +18,9 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 		u := NewUpstream("", "")
 		if tree["queue"] != nil {
 			u.Queue = &Queue{Enabled: true} // unless the document says otherwise
+		}
+		if tree["affinity_migration"] != nil {
+			u.AffinityMigration = &Migration{Enabled: true}
 		}
 		r = u
 	case KindAccount:
@@ -79,8 +83,10 @@ func Public(r Resource) any {
 		v.Multipliers.Input = cmp.Or(v.Multipliers.Input, "1")
 		v.Multipliers.Output = cmp.Or(v.Multipliers.Output, "1")
 		v.OnDisconnect = cmp.Or(v.OnDisconnect, disconnectCancel)
+		v.Breaker = v.Breaker.whole()
 		v.Headers, v.UpstreamModels = copyMap(v.Headers), copyMap(v.UpstreamModels)
 		v.Capabilities, v.ModelRules = slices.Clone(v.Capabilities), slices.Clone(v.ModelRules)
+		v.AffinityMigration = v.AffinityMigration.clone()
 		return struct {
 			Kind Kind `json:"kind"`
 			Upstream
@@ -93,7 +99,10 @@ func Public(r Resource) any {
 			APIKey   string `json:"api_key"`
 			Slots    *int   `json:"slots,omitempty"`
 			Active   bool   `json:"active"`
-		}{KindAccount, r.ID, r.Upstream, r.Masked, r.Slots, r.Active}
+
+			Priority  int        `json:"priority,omitempty"`
+			ExpiresAt *time.Time `json:"expires_at,omitempty"`
+		}{KindAccount, r.ID, r.Upstream, r.Masked, r.Slots, r.Active, r.Priority, r.ExpiresAt}
 	case *Group:
 		v := *r
 		v.Multiplier = cmp.Or(v.Multiplier, "1")
@@ -115,7 +124,7 @@ func Public(r Resource) any {
 		return struct {
 			Kind Kind `json:"kind"`
 			Price
-		}{KindPrice, *r}
+		}{KindPrice, r.clone()}
 	case *Rule:
 		return struct {
 			Kind Kind `json:"kind"`

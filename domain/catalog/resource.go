@@ -49,6 +49,19 @@ type Upstream struct {
 	OnDisconnect   string               `json:"on_disconnect,omitempty"` // "cancel" (default), "drain", "drain_up_to:10s"
 	Headers        map[string]string    `json:"headers,omitempty"`       // set on every call
 	Active         bool                 `json:"active"`
+
+	AffinityMigration *Migration `json:"affinity_migration,omitempty"` // nil: no session moves here from a lower tier
+
+	Limits *Limits `json:"limits,omitempty"` // of what is spent here, at the upstream's prices; no rates
+	Budget string  `json:"budget,omitempty"` // how they are kept: "" is postpaid, "strict"
+}
+
+// Migration says which sessions that are bound to an upstream of a lower tier move up to this one (C26, C58).
+type Migration struct {
+	Enabled   bool   `json:"enabled"`
+	Metric    string `json:"metric"`    // "tokens": input of the session so far; "length": bytes of the request; default tokens
+	Threshold int64  `json:"threshold"` // 1..10,000,000
+	Direction string `json:"direction"` // "below": what is smaller moves, larger ones keep their cache (default); "at_or_above"
 }
 
 // Queue is the waiting room of an upstream.
@@ -56,7 +69,9 @@ type Queue struct {
 	Enabled    bool     `json:"enabled"`
 	Timeout    Duration `json:"timeout"`              // default 30s
 	MaxLength  *int     `json:"max_length,omitempty"` // nil: unlimited
-	Discipline string   `json:"discipline"`           // "fifo"
+	Discipline string   `json:"discipline"`           // "fifo" (default), "fair": the keys take turns by their weights
+	AgeEvery   Duration `json:"age_every,omitempty"`  // so much waiting lifts a waiter by one priority; 0: a third of timeout
+	FailFast   bool     `json:"fail_fast,omitempty"`  // refuse at once who is expected to wait beyond its deadline
 }
 
 // Breaker sets when an upstream is taken out of service and how it comes back.
@@ -65,6 +80,10 @@ type Breaker struct {
 	Successes  int      `json:"successes"`   // in half-open; default 2
 	OpenFor    Duration `json:"open_for"`    // default 300s
 	ProbeEvery Duration `json:"probe_every"` // after a failed probe; default 30s
+
+	OpenGrowth string   `json:"open_growth,omitempty"` // what each further failed probe multiplies that by, 1..10; "" is 2
+	OpenMax    Duration `json:"open_max,omitempty"`    // cap of what grows; 0 is 5m, or probe_every where that is longer
+	Per        string   `json:"per,omitempty"`         // what it guards: "" the upstream, "account_model" each account and model
 }
 
 // Timeouts of one call.
@@ -95,6 +114,9 @@ type Account struct {
 	Masked        string `json:"api_key"`         // sk-***1234, for people
 	Slots         *int   `json:"slots,omitempty"` // nil: unlimited
 	Active        bool   `json:"active"`
+
+	Priority  int        `json:"priority,omitempty"`   // among the accounts of its upstream; smaller is tried first
+	ExpiresAt *time.Time `json:"expires_at,omitempty"` // from then on it serves nothing; nil: never
 }
 
 // Group bundles upstreams or accounts that its keys may use.
@@ -103,6 +125,12 @@ type Group struct {
 	Upstreams  []string `json:"upstreams,omitempty"`
 	Accounts   []string `json:"accounts,omitempty"`
 	Multiplier string   `json:"multiplier,omitempty"` // on what callers of the group pay; "" is 1
+	Strategy   string   `json:"strategy,omitempty"`   // as the setting scheduling.strategy; "": the setting
+	Affinity   string   `json:"affinity,omitempty"`   // as the setting affinity.mode; "": the setting
+
+	Clients []string `json:"clients,omitempty"` // programs that it serves, such as codex or "claude_code >= 1.0.80"; empty: all
+	Limits  *Limits  `json:"limits,omitempty"`  // of what its keys spend together; no rates
+	Budget  string   `json:"budget,omitempty"`  // how they are kept: "" is postpaid, "strict"
 }
 
 // User owns keys; its slots bound all of them together.
@@ -111,6 +139,10 @@ type User struct {
 	Name     string `json:"name,omitempty"`
 	Slots    *int   `json:"slots,omitempty"` // requests at once over all keys; nil: unlimited
 	Disabled bool   `json:"disabled"`
+
+	Limits    *Limits `json:"limits,omitempty"`    // over all keys
+	Budget    string  `json:"budget,omitempty"`    // how money is kept, and that nothing is served without credit: "strict", "postpaid"; "": no credit is needed
+	Overdraft string  `json:"overdraft,omitempty"` // USD by which the balance may be below zero; "" is none
 }
 
 // Key is an API key. Only its hash is known.
@@ -124,11 +156,21 @@ type Key struct {
 	Upstreams []string   `json:"upstreams,omitempty"`
 	Models    []string   `json:"models,omitempty"` // exact names or globs; empty: all
 	Slots     *int       `json:"slots,omitempty"`
+	Priority  string     `json:"priority,omitempty"` // where its requests wait: "high", "" is normal, "low"
+	Weight    *int       `json:"weight,omitempty"`   // share of a fair queue, 1..1,000; nil is 1
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Revoked   bool       `json:"revoked"`
+
+	Limits   *Limits  `json:"limits,omitempty"`
+	Budget   string   `json:"budget,omitempty"` // how its limits of money are kept: "" as its user's, "strict", "postpaid"
+	IPs      *IPs     `json:"ips,omitempty"`
+	MaxIPs   *int     `json:"max_ips,omitempty"`   // from how many addresses it may be used; nil: any number
+	IPWindow Duration `json:"ip_window,omitempty"` // an address counts for so long after its last use; 0: for ever
+	Curfew   *Curfew  `json:"curfew,omitempty"`    // hours in which it may not be used
 }
 
-// Price is what a model costs, in USD per 1M tokens as decimal strings with at most 6 places.
+// Price is what a model costs, in USD per 1M tokens as decimal strings with at most 6 places. What a price does not
+// say falls back as each field tells.
 type Price struct {
 	ID            string     `json:"id"`    // default: model, or upstream/model
 	Model         string     `json:"model"` // exact name or glob
@@ -139,7 +181,54 @@ type Price struct {
 	CachedInput   string     `json:"cached_input,omitempty"`   // "" is the input price
 	CacheWrite5m  string     `json:"cache_write_5m,omitempty"` // "" is the input price
 	CacheWrite1h  string     `json:"cache_write_1h,omitempty"` // "" is the 5m price
+	Reasoning     string     `json:"reasoning,omitempty"`      // "" is the output price
+	AudioInput    string     `json:"audio_input,omitempty"`    // "" is the input price
+	AudioOutput   string     `json:"audio_output,omitempty"`   // "" is the output price
+	ImageInput    string     `json:"image_input,omitempty"`    // "" is the input price
+	ImageOutput   string     `json:"image_output,omitempty"`   // "" is the output price
 	PerRequest    string     `json:"per_request,omitempty"`    // USD per attempt
+	PerImage      string     `json:"per_image,omitempty"`      // USD per picture that was made
+	PerWebSearch  string     `json:"per_web_search,omitempty"` // USD per search that the provider ran
+	PerFileSearch string     `json:"per_file_search,omitempty"`
+
+	Tiers        []PriceTier             `json:"tiers,omitempty"`         // of long inputs, by threshold
+	ServiceTiers map[string]ServicePrice `json:"service_tiers,omitempty"` // flex, priority, batch … as the upstream reports them
+
+	MaxInputTokens  int64  `json:"max_input_tokens,omitempty"` // that the model takes; 0: unknown
+	MaxOutputTokens int64  `json:"max_output_tokens,omitempty"`
+	Source          string `json:"source,omitempty"` // "" is set by people; "synced" came from a list and never overrides them
+	Origin          string `json:"origin,omitempty"` // where it was read, for people
+}
+
+// PriceRates are prices that replace those of a Price where they are set; "" inherits.
+type PriceRates struct {
+	Input         string `json:"input,omitempty"`
+	Output        string `json:"output,omitempty"`
+	CachedInput   string `json:"cached_input,omitempty"`
+	CacheWrite5m  string `json:"cache_write_5m,omitempty"`
+	CacheWrite1h  string `json:"cache_write_1h,omitempty"`
+	Reasoning     string `json:"reasoning,omitempty"`
+	AudioInput    string `json:"audio_input,omitempty"`
+	AudioOutput   string `json:"audio_output,omitempty"`
+	ImageInput    string `json:"image_input,omitempty"`
+	ImageOutput   string `json:"image_output,omitempty"`
+	PerRequest    string `json:"per_request,omitempty"`
+	PerImage      string `json:"per_image,omitempty"`
+	PerWebSearch  string `json:"per_web_search,omitempty"`
+	PerFileSearch string `json:"per_file_search,omitempty"`
+}
+
+// PriceTier is the price of the whole request once its input is long.
+type PriceTier struct {
+	AboveInputTokens int64 `json:"above_input_tokens"`  // of every class together
+	Inclusive        bool  `json:"inclusive,omitempty"` // exactly so many are above already
+	PriceRates
+}
+
+// ServicePrice is the price of one service tier. Its own Tiers come before those of the Price.
+type ServicePrice struct {
+	PriceRates
+	Tiers []PriceTier `json:"tiers,omitempty"`
 }
 
 // Rule is an operator's addition to the failure table.

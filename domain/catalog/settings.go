@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/penstock/penstock/domain/dialect"
 )
 
 // Settings are the named values in force. Defaults come from the table below.
@@ -15,11 +19,18 @@ type Settings struct {
 	FailoverOn400Match *regexp.Regexp // the filter
 	FailoverOnAuth     bool           // 401 and 403 go to the next account; false ends the request (D16)
 	OnExhausted        string         // OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway
+	BlockDefault       time.Duration  // how long a refusal that names no time blocks an account
+	BlockMax           time.Duration  // nobody's hint blocks an account longer; then it is tried again
+	SameAccountRetries int            // per request, where nobody else is left and the upstream named a short wait
+	SameAccountWait    time.Duration  // the longest such wait
 	AbandonedBilling   string         // AbandonedNone, AbandonedInput, AbandonedLastProgress
 	ChatUsage          string         // ChatUsageInject, ChatUsageEstimate
 	BooksArchive       string         // folder for the events of closed days, from the data folder on; "": none is written
 	RetentionEvents    int            // days for which events of requests are kept once their day is closed; 0: for ever
 	RetentionLog       int            // days for which lines of the request log are kept, at most as long as events; 0: as long
+	KeepAlive          dialect.KeepAlive
+	Scheduling         Scheduling
+	Guards             Guards
 }
 
 // What happens when no attempt succeeded.
@@ -71,10 +82,23 @@ var settings = [...]setting{
 	{"failover_on_auth", "true", boolean(func(s *Settings) *bool { return &s.FailoverOnAuth })},
 	{"on_exhausted", OnExhaustedUnified, choice(func(s *Settings) *string { return &s.OnExhausted },
 		OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway)},
+	{"block.default", "30s", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.BlockDefault })},
+	{"block.max", "5m", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.BlockMax })},
+	{"retry.same_account", "1", func(s *Settings, v string) (string, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > 5 {
+			return "", errors.New("must be 0..5")
+		}
+		s.SameAccountRetries = n
+		return strconv.Itoa(n), nil
+	}},
+	{"retry.same_account_wait", "2s", within(time.Millisecond, time.Minute, func(s *Settings) *time.Duration { return &s.SameAccountWait })},
 	{"abandoned_billing", AbandonedLastProgress, choice(func(s *Settings) *string { return &s.AbandonedBilling },
 		AbandonedNone, AbandonedInput, AbandonedLastProgress)},
 	{"chat_usage", ChatUsageInject, choice(func(s *Settings) *string { return &s.ChatUsage },
 		ChatUsageInject, ChatUsageEstimate)},
+	{"keepalive.after", "45s", keepAliveAfter},
+	{"keepalive.every", "10s", within(time.Second, 10*time.Minute, func(s *Settings) *time.Duration { return &s.KeepAlive.Every })},
 	{"books.archive", "", func(s *Settings, v string) (string, error) {
 		if strings.ContainsAny(v, "\x00\n") {
 			return "", errors.New("must be the path of a folder")
@@ -85,6 +109,9 @@ var settings = [...]setting{
 	{"retention.events", "0", days(func(s *Settings) *int { return &s.RetentionEvents })},
 	{"retention.log", "0", days(func(s *Settings) *int { return &s.RetentionLog })},
 }
+
+// table is every row.
+var table = slices.Concat(settings[:], schedulingSettings[:], limitSettings[:])
 
 // daysMax is a hundred years.
 const daysMax = 36500
@@ -97,6 +124,17 @@ func days(field func(*Settings) *int) func(*Settings, string) (string, error) {
 		}
 		*field(s) = n
 		return strconv.Itoa(n), nil
+	}
+}
+
+func within(low, high time.Duration, field func(*Settings) *time.Duration) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < low || d > high {
+			return "", fmt.Errorf("must be a duration of %s..%s", Duration(low), Duration(high))
+		}
+		*field(s) = d
+		return Duration(d).String(), nil
 	}
 }
 
@@ -125,7 +163,7 @@ func choice(field func(*Settings) *string, of ...string) func(*Settings, string)
 // DefaultSettings are in force in an empty catalogue.
 func DefaultSettings() Settings {
 	var s Settings
-	for _, row := range settings {
+	for _, row := range table {
 		if _, err := row.set(&s, row.fallback); err != nil {
 			panic("catalog: the default of " + row.name + " is not valid: " + err.Error())
 		}
@@ -135,14 +173,14 @@ func DefaultSettings() Settings {
 
 // put sets one value. The error is about the name or the value, as field says.
 func (s *Settings) put(name, value string) (canonical, field string, err error) {
-	for _, row := range settings {
+	for _, row := range table {
 		if row.name == name {
 			canonical, err = row.set(s, value)
 			return canonical, "value", err
 		}
 	}
-	known := make([]string, len(settings))
-	for i, row := range settings {
+	known := make([]string, len(table))
+	for i, row := range table {
 		known[i] = row.name
 	}
 	return "", "name", fmt.Errorf("unknown setting; known are %s", strings.Join(known, ", "))

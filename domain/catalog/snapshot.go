@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/pricing"
 )
@@ -26,9 +27,10 @@ type Snapshot struct {
 	grants map[string]Grant // by key id
 	users  map[string]*User
 	groups map[string]*CompiledGroup
-	prices priceIndex
-	rules  []*CompiledRule // by priority and id
-	hooks  []*Webhook      // by id
+	prices priceBook
+	rules  []*CompiledRule          // by priority and id
+	hooks  []*Webhook               // by id
+	access map[string]*access.Rules // by key id, of those that have any
 }
 
 // CompiledUpstream is an upstream with all that its row means.
@@ -70,7 +72,8 @@ type CompiledGroup struct {
 	*Group
 	Multiplier pricing.Multiplier
 
-	grant Grant
+	grant   Grant
+	clients access.Clients
 }
 
 // Build compiles a state. Expressions of resources that prev has unchanged are taken over from it; prev may be nil.
@@ -90,6 +93,7 @@ func Build(s *State, prev *Snapshot) *Snapshot {
 	}
 	b.buildUpstreams(rows[KindUpstream], rows[KindAccount], prev)
 	b.buildCallers(rows[KindUser], rows[KindGroup], rows[KindKey])
+	b.buildAccess()
 	b.buildPrices(s, rows[KindPrice])
 	b.buildRules(rows[KindRule])
 	for _, r := range rows[KindWebhook] {

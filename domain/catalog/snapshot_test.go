@@ -369,9 +369,12 @@ func TestRatesFallBackAndAreExact(t *testing.T) {
 		p    Price
 		want pricing.Rates
 	}{
-		{Price{Input: "2.5", Output: "10"}, pricing.Rates{Input: 2_500_000, CachedInput: 2_500_000, CacheWrite5m: 2_500_000, CacheWrite1h: 2_500_000, Output: 10_000_000}},
-		{Price{Input: "3", Output: "15", CachedInput: "0.3", CacheWrite5m: "3.75"}, pricing.Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 3_750_000, Output: 15_000_000}},
-		{Price{Input: "3", Output: "0", CachedInput: "0", CacheWrite1h: "6", PerRequest: "0.000001"}, pricing.Rates{Input: 3_000_000, CacheWrite5m: 3_000_000, CacheWrite1h: 6_000_000, PerRequest: 10_000}},
+		{Price{Input: "2.5", Output: "10"}, pricing.Rates{Input: 2_500_000, CachedInput: 2_500_000, CacheWrite5m: 2_500_000, CacheWrite1h: 2_500_000, Output: 10_000_000,
+			Reasoning: 10_000_000, AudioInput: 2_500_000, AudioOutput: 10_000_000, ImageInput: 2_500_000, ImageOutput: 10_000_000}},
+		{Price{Input: "3", Output: "15", CachedInput: "0.3", CacheWrite5m: "3.75"}, pricing.Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 3_750_000, Output: 15_000_000,
+			Reasoning: 15_000_000, AudioInput: 3_000_000, AudioOutput: 15_000_000, ImageInput: 3_000_000, ImageOutput: 15_000_000}},
+		{Price{Input: "3", Output: "0", CachedInput: "0", CacheWrite1h: "6", PerRequest: "0.000001"},
+			pricing.Rates{Input: 3_000_000, CacheWrite5m: 3_000_000, CacheWrite1h: 6_000_000, AudioInput: 3_000_000, ImageInput: 3_000_000, PerRequest: 10_000}},
 	} {
 		if got, err := c.p.Rates(); err != nil || got != c.want {
 			t.Errorf("%+v: got %+v, %v", c.p, got, err)

@@ -6,10 +6,9 @@ import "github.com/penstock/penstock/domain/pricing"
 type Answer struct {
 	Usage        pricing.Usage
 	HasUsage     bool
-	Model        string
-	ID           string
+	Clamped      bool // the usage was more than can be, see Meter.Clamped
 	ServiceTier  string
-	FinishReason string // the dialect's own word; Responses: the status, or the reason why it is incomplete
+	ID           string // Responses: what a later request names to go on from it
 	ErrorType    string // as in StreamError
 	ErrorCode    string
 	ErrorMessage string
@@ -21,8 +20,6 @@ type Answer struct {
 type answerScan struct {
 	step
 	d        Dialect
-	reason   []byte // why the answer ended
-	status   []byte // Responses
 	detail   StreamError
 	anything bool
 }
@@ -77,31 +74,25 @@ func (s *answerScan) object(c *cursor) {
 // member reads one top-level member. The dialects share the names of only a few, so that one table serves all.
 func (s *answerScan) member(c *cursor, key []byte) {
 	switch string(key) {
-	case "id":
-		s.id = c.raw()
-	case "model":
-		s.model = c.raw()
 	case "service_tier":
 		s.tier = c.raw()
+	case "id":
+		if raw := c.raw(); s.d == OpenAIResponses {
+			s.id = raw
+		}
 	case "usage":
 		s.usage(c)
 	case "choices":
-		s.choices(c)
+		chatChoices(c, &s.step)
 	case "output":
 		s.outputItems(c)
-	case "status":
-		s.status = c.raw()
-	case "incomplete_details":
-		s.incomplete(c)
 	case "content":
 		s.content = anyBlock(c) || s.content
-	case "stop_reason":
-		s.reason = c.raw()
-	case "candidates":
-		s.candidates(c)
-	case "promptFeedback":
-		s.feedback(c)
-	case "data", "results", "embedding", "embeddings", "text", "input_tokens", "totalTokens":
+	case "candidates", "promptFeedback":
+		s.geminiMember(c, key)
+	case "data":
+		s.anything = s.data(c) || s.anything
+	case "results", "embedding", "embeddings", "text", "input_tokens", "totalTokens":
 		s.anything = notEmpty(c) || s.anything
 	case "error":
 		s.failed = s.fault.read(c) || s.failed
@@ -126,68 +117,6 @@ func (s *answerScan) usage(c *cursor) {
 	s.report.readOpenAI(c)
 }
 
-// choices reads the choices of a chat answer; the first one's reason counts.
-func (s *answerScan) choices(c *cursor) {
-	if !c.array() {
-		return
-	}
-	for c.element() {
-		start := c.i
-		chatChoice(c, &s.step)
-		if s.reason == nil && c.reason == "" {
-			s.reason = memberOf(c.b[start:c.i], "finish_reason")
-		}
-	}
-}
-
-// candidates reads Gemini's candidates; the first one's reason counts.
-func (s *answerScan) candidates(c *cursor) {
-	if !c.array() {
-		return
-	}
-	for c.element() {
-		start := c.i
-		s.candidate(c)
-		if s.reason == nil && c.reason == "" {
-			s.reason = memberOf(c.b[start:c.i], "finishReason")
-		}
-	}
-}
-
-func (s *answerScan) feedback(c *cursor) {
-	c.peek()
-	start := c.i
-	s.promptFeedback(c)
-	if reason := memberOf(c.b[start:c.i], "blockReason"); c.reason == "" && reason != nil {
-		s.reason = reason
-	}
-}
-
-func (s *answerScan) incomplete(c *cursor) {
-	c.peek()
-	start := c.i
-	if c.skip(); c.reason == "" {
-		s.reason = memberOf(c.b[start:c.i], "reason")
-	}
-}
-
-// memberOf is the string value of a member of the object in b, nil if there is none.
-func memberOf(b []byte, name string) []byte {
-	c := cursor{b: b}
-	if !c.object() {
-		return nil
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return nil
-		}
-		if raw := c.raw(); string(key) == name {
-			return raw
-		}
-	}
-}
-
 // outputItems reads the output of a response: text, a refusal, or any act of the model but reasoning.
 func (s *answerScan) outputItems(c *cursor) {
 	if !c.array() {
@@ -197,6 +126,10 @@ func (s *answerScan) outputItems(c *cursor) {
 		var e responsesEvent
 		e.readItem(c)
 		s.content = s.content || e.itemText || call(e.item)
+		e.countItem()
+		s.acts.webSearches += e.acts.webSearches
+		s.acts.fileSearches += e.acts.fileSearches
+		s.acts.images += e.acts.images
 	}
 }
 
@@ -210,6 +143,35 @@ func anyBlock(c *cursor) bool {
 		var e messagesEvent
 		e.readBlock(c)
 		found = found || e.content || e.whole()
+	}
+	return found
+}
+
+// data reads the list of an answer that is no conversation, counts the pictures in it and says that it is not empty.
+func (s *answerScan) data(c *cursor) bool {
+	if c.peek() != '[' {
+		return notEmpty(c)
+	}
+	c.array()
+	found := false
+	for c.element() {
+		found = true
+		if !c.object() {
+			continue
+		}
+		picture := false
+		for {
+			key, ok := c.member()
+			if !ok {
+				break
+			}
+			name := string(key)
+			raw := c.raw()
+			picture = picture || len(raw) > 0 && (name == "b64_json" || name == "url")
+		}
+		if picture {
+			s.acts.images++
+		}
 	}
 	return found
 }
@@ -233,16 +195,15 @@ func notEmpty(c *cursor) bool {
 func (s *answerScan) answer() Answer {
 	a := Answer{
 		IsObject: true, HasContent: s.content || s.anything && !s.failed,
-		HasUsage: s.report.has,
-		Model:    word512(s.model), ID: word512(s.id), ServiceTier: word512(s.tier),
+		HasUsage: s.report.has, ServiceTier: word512(s.tier),
 	}
-	if a.HasUsage {
-		a.Usage = s.report.usage(s.d)
+	if a.HasUsage = a.HasUsage || s.acts.images > 0; a.HasUsage { // pictures may be all that there is to bill
+		a.Usage, a.Clamped = s.report.usage(s.d)
+		s.acts.into(&a.Usage)
 	}
-	if s.reason == nil && s.d == OpenAIResponses {
-		s.reason = s.status
+	if s.d == OpenAIResponses {
+		a.ID = word512(s.id)
 	}
-	a.FinishReason = word512(s.reason)
 	if !s.failed && !a.HasContent && !a.HasUsage && s.detail.Message != "" {
 		s.fault.Message = s.detail.Message
 	}

@@ -47,9 +47,9 @@ func (m *Meter) bigUsage(s *step, quoted string) {
 	}
 	switch m.d {
 	case AnthropicMessages:
-		s.report.laterAnthropic(&c)
+		_, _ = s.report.laterAnthropic(&c)
 	case Gemini:
-		s.report.readGemini(&c)
+		_ = s.report.readGemini(&c)
 	default:
 		s.report.readOpenAI(&c)
 	}

@@ -34,6 +34,7 @@ type Meter struct {
 	withheld                            bool // the last event was kept from the client
 
 	events, output  int64
+	acts            acts
 	report          report
 	source          pricing.Source
 	model, id, tier string
@@ -187,12 +188,21 @@ func (m *Meter) Failed() bool { return m.failed }
 func (m *Meter) Failure() StreamError { return m.fault }
 
 // Usage is what the stream reported so far: Reported once it was in the terminal report, Partial from an early one,
-// None before any.
+// None before any. What the provider did for the answer, such as searches, is counted as it passes.
 func (m *Meter) Usage() (pricing.Usage, pricing.Source) {
 	if !m.report.has {
 		return pricing.Usage{}, pricing.None
 	}
-	return m.report.usage(m.d), m.source
+	u, _ := m.report.usage(m.d)
+	m.acts.into(&u)
+	return u, m.source
+}
+
+// Clamped says that the upstream reported more than can be: a part above its whole, or a negative count. Usage has
+// what is left of it.
+func (m *Meter) Clamped() bool {
+	_, clamped := m.report.usage(m.d)
+	return clamped
 }
 
 // Model is the model that the upstream says it used.
@@ -213,9 +223,20 @@ func (m *Meter) Events() int64 { return m.events }
 // AtBoundary says that no incomplete event has been fed: something may be appended to the stream.
 func (m *Meter) AtBoundary() bool { return len(m.held) == 0 && !m.f.big }
 
+// acts are what a provider did for an answer and bills beside its tokens.
+type acts struct{ images, webSearches, fileSearches int64 }
+
+// into adds the acts to a usage that may count the searches too.
+func (a *acts) into(u *pricing.Usage) {
+	u.Images += a.images
+	u.WebSearches = max(u.WebSearches, a.webSearches)
+	u.FileSearches += a.fileSearches
+}
+
 // step is what one event says; it counts only if the event is valid.
 type step struct {
 	yield
+	acts               acts
 	model, id, tier    []byte // as written; nil if absent
 	finished, terminal bool
 	failed             bool
@@ -244,6 +265,13 @@ func (m *Meter) apply(s *step) {
 	m.finished = m.finished || s.finished
 	m.terminal = m.terminal || s.terminal
 	m.output += s.output
+	m.acts.images += s.acts.images
+	m.acts.fileSearches += s.acts.fileSearches
+	if m.d == Gemini { // each report is of the whole answer
+		m.acts.webSearches = max(m.acts.webSearches, s.acts.webSearches)
+	} else {
+		m.acts.webSearches += s.acts.webSearches
+	}
 	note(&m.model, s.model)
 	note(&m.id, s.id)
 	note(&m.tier, s.tier)

@@ -38,7 +38,9 @@ func (s *step) geminiMember(c *cursor, key []byte) {
 			}
 		}
 	case "usageMetadata":
-		s.report.readGemini(c)
+		if tier := s.report.readGemini(c); tier != nil {
+			s.tier = tier
+		}
 	case "promptFeedback":
 		s.promptFeedback(c)
 	case "modelVersion":
@@ -66,8 +68,33 @@ func (s *step) candidate(c *cursor) {
 			s.geminiContent(c)
 		case "finishReason":
 			s.geminiFinish(c.raw())
+		case "groundingMetadata":
+			s.acts.grounding(c)
 		default:
 			c.skip()
+		}
+	}
+}
+
+// grounding counts the searches that an answer rests on.
+func (a *acts) grounding(c *cursor) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		if string(key) != "webSearchQueries" {
+			c.skip()
+			continue
+		}
+		if c.array() {
+			for c.element() {
+				c.skip()
+				a.webSearches++
+			}
 		}
 	}
 }

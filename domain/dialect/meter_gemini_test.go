@@ -38,7 +38,7 @@ func TestGeminiStreamsAreMetered(t *testing.T) {
 			s.Finished, s.Terminal, s.Complete, s.Events = true, true, true, 1
 			s.Usage, s.Source = pricing.Usage{Input: 10, CachedInput: 5, Output: 31, Reasoning: 25}, pricing.Reported
 		})},
-		{"a call is content", []string{`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]}}],"usageMetadata":{"trafficType":"ON_DEMAND"}}`}, state{Content: true, Source: pricing.None, Output: 12, Events: 1}},
+		{"a call is content", []string{`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]}}],"usageMetadata":{"trafficType":"ON_DEMAND"}}`}, state{Content: true, Source: pricing.None, Tier: "ON_DEMAND", Output: 12, Events: 1}},
 		{"a picture is content", []string{`{"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}}]}`}, state{Content: true, Source: pricing.None, Events: 1}},
 		{"a blocked prompt is complete", []string{`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":3}}`}, state{Finished: true, Terminal: true, Complete: true, Usage: pricing.Usage{Input: 3}, Source: pricing.Reported, Events: 1}},
 		{"an error", []string{text, `{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE","details":[{"@type":"x","reason":"BUSY"}]}}`}, with(named, func(s *state) {

@@ -15,6 +15,7 @@ type responsesEvent struct {
 	delta        bool // delta is not empty
 	item         []byte
 	itemText     bool
+	browsing     bool        // the item is a web search that only opened a page or looked in one
 	flat         StreamError // code and message beside type: the documented form of error
 	flatText     bool
 	partialImage bool
@@ -103,6 +104,7 @@ func (e *responsesEvent) judge() {
 		e.content = call(e.item)
 	case "response.output_item.done":
 		e.content = call(e.item) || e.itemText
+		e.countItem()
 	default:
 		// a top-level error object of an upstream that does not name the event; elsewhere error is a detail
 		e.failed = e.failed && len(e.kind) == 0
@@ -135,8 +137,41 @@ func (e *responsesEvent) readItem(c *cursor) {
 			e.item = c.raw()
 		case "content":
 			e.itemText = anyText(c)
+		case "action":
+			e.browsing = browsing(c)
 		default:
 			c.skip()
+		}
+	}
+}
+
+// countItem counts a finished item that the provider bills beside tokens.
+func (e *responsesEvent) countItem() {
+	switch string(e.item) {
+	case "web_search_call":
+		if !e.browsing {
+			e.acts.webSearches++
+		}
+	case "file_search_call":
+		e.acts.fileSearches++
+	case "image_generation_call":
+		e.acts.images++
+	}
+}
+
+// browsing says that the action of a web search is none of the kind that is billed.
+func browsing(c *cursor) bool {
+	if !c.object() {
+		return false
+	}
+	found := false
+	for {
+		key, ok := c.member()
+		if !ok {
+			return found
+		}
+		if raw := c.raw(); string(key) == "type" {
+			found = string(raw) == "open_page" || string(raw) == "find" || string(raw) == "find_in_page"
 		}
 	}
 }

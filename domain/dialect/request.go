@@ -15,6 +15,12 @@ type Request struct {
 	ServiceTier     string
 	ReasoningEffort string
 
+	Continuation       string // responses: previous_response_id, or the id of the conversation; only the account that has it can go on
+	EncryptedReasoning bool   // responses: the input holds reasoning that only the account that wrote it can read
+	EncryptedOther     bool   // responses: the same of an item that cannot be left out, such as a compaction
+	Instructions       Span   // the value of the system prompt where it has a member of its own
+	Lead               Span   // the first messages, up to the first one of the user
+
 	includeUsage Span // the value of include_usage
 }
 
@@ -40,7 +46,7 @@ type requestScan struct {
 	d     Dialect
 	field string // dotted path of a field with a wrong value
 	// the places a session may come from, as written, in descending order of trust
-	cacheKey, metaSession, previous, userID []byte
+	cacheKey, metaSession, conversation, previous, userID []byte
 }
 
 // ScanRequest reads a request body in one pass. It accepts exactly the RFC 8259 texts in valid UTF-8 that are an
@@ -117,6 +123,12 @@ func (s *requestScan) value(name []byte) {
 		s.cacheKey = s.raw()
 	case "previous_response_id":
 		s.previous = s.raw()
+	case "conversation":
+		s.conversation = s.idOf()
+	case "messages", "input", "contents":
+		s.history()
+	case "system", "instructions", "systemInstruction", "system_instruction":
+		s.r.Instructions = s.skip()
 	default:
 		s.skip()
 	}

@@ -19,8 +19,8 @@ func TestRequestIsReadFromTheBody_A26_A28(t *testing.T) {
 		{"chat with nulls", OpenAIChat, `{"model":"m","stream":null,"stream_options":null,"max_tokens":null,"service_tier":null}`, Request{Model: "m"}},
 		{"responses", OpenAIResponses, `{"model":"gpt-5-codex","input":"x","stream":true,"max_output_tokens":7,"reasoning":{"effort":"xhigh","summary":"auto"},
 			"stream_options":"not ours to judge","previous_response_id":"resp_1","metadata":{"session_id":"s2"}}`,
-			Request{Model: "gpt-5-codex", Stream: true, MaxOutput: 7, ReasoningEffort: "xhigh", Session: "s2"}},
-		{"responses that go on", OpenAIResponses, `{"previous_response_id":"resp_1"}`, Request{Session: "resp_1"}},
+			Request{Model: "gpt-5-codex", Stream: true, MaxOutput: 7, ReasoningEffort: "xhigh", Session: "s2", Continuation: "resp_1"}},
+		{"responses that go on", OpenAIResponses, `{"previous_response_id":"resp_1"}`, Request{Session: "resp_1", Continuation: "resp_1"}},
 		{"messages of Claude Code", AnthropicMessages, `{"model":"claude-sonnet-5","max_tokens":128000,"stream":true,"output_config":{"effort":"medium"},
 			"metadata":{"user_id":"{\"device_id\":\"d\",\"account_uuid\":\"\",\"session_id\":\"5e0f1c2a-0000-4000-8000-000000000001\"}"}}`,
 			Request{Model: "claude-sonnet-5", Stream: true, MaxOutput: 128000, ReasoningEffort: "medium", Session: "5e0f1c2a-0000-4000-8000-000000000001"}},
@@ -47,6 +47,7 @@ func TestRequestIsReadFromTheBody_A26_A28(t *testing.T) {
 			t.Errorf("%s: the object does not end at %d", c.name, got.ObjectEnd)
 		}
 		got.ModelSpan, got.StreamOptions, got.includeUsage, got.ObjectEnd = Span{}, Span{}, Span{}, 0
+		got.Instructions, got.Lead = Span{}, Span{}
 		if got != c.want {
 			t.Errorf("%s\n got %+v\nwant %+v", c.name, got, c.want)
 		}

@@ -1,22 +1,31 @@
 package dialect
 
-import "github.com/penstock/penstock/domain/pricing"
-
 // report is a usage as an upstream wrote it, in its own terms. Every count is in [0, countMax].
 type report struct {
 	input, cached, write, write5m, write1h int64
 	output, reasoning                      int64
 	total, toolPrompt                      int64
-	has                                    bool // at least one count was there
-	flatWrite, splitWrite                  bool // which of Anthropic's two cache write reports were there
+	in, inCached, out                      media // parts of input, cached and output
+	searches                               int64 // that the provider ran
+	has                                    bool  // at least one count was there
+	flatWrite, splitWrite                  bool  // which of Anthropic's two cache write reports were there
+	absurd                                 bool  // a count was negative or beyond all reason
 }
+
+// media are the tokens that are no text.
+type media struct{ audio, image int64 }
+
+// tokens is both kinds together.
+func (m media) tokens() int64 { return m.audio + m.image }
 
 // set stores a count if the next value is one.
 func (r *report) set(c *cursor, to *int64) bool {
+	negative := c.peek() == '-'
 	n, ok := c.integer()
 	if ok {
 		*to = n
 		r.has = true
+		r.absurd = r.absurd || negative || n == countMax
 	}
 	return ok
 }
@@ -38,10 +47,12 @@ func (r *report) readOpenAI(c *cursor) {
 			r.set(c, &r.output)
 		case "total_tokens":
 			r.set(c, &r.total)
-		case "prompt_tokens_details", "input_tokens_details":
+		case "prompt_tokens_details", "input_tokens_details", "input_token_details": // the last one of sound and live sessions
 			r.readInputDetails(c)
-		case "completion_tokens_details", "output_tokens_details":
+		case "completion_tokens_details", "output_tokens_details", "output_token_details":
 			r.readOutputDetails(c, "reasoning_tokens")
+		case "num_search_queries": // Perplexity
+			r.set(c, &r.searches)
 		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Moonshot; the details say the same
 			if n, ok := c.integer(); ok && r.cached == 0 {
 				r.cached = n
@@ -68,6 +79,33 @@ func (r *report) readInputDetails(c *cursor) {
 			r.set(c, &r.write)
 		case "cache_write_tokens_details":
 			r.readWrites(c, "ttl_30m_tokens", "ttl_12h_tokens")
+		case "audio_tokens":
+			r.set(c, &r.in.audio)
+		case "image_tokens":
+			r.set(c, &r.in.image)
+		case "cached_tokens_details":
+			r.readMedia(c, &r.inCached)
+		default:
+			c.skip()
+		}
+	}
+}
+
+// readMedia reads which tokens of a sum were no text.
+func (r *report) readMedia(c *cursor, to *media) {
+	if !c.object() {
+		return
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return
+		}
+		switch string(key) {
+		case "audio_tokens":
+			r.set(c, &to.audio)
+		case "image_tokens":
+			r.set(c, &to.image)
 		default:
 			c.skip()
 		}
@@ -104,22 +142,32 @@ func (r *report) readOutputDetails(c *cursor, reasoning string) {
 		if !ok {
 			return
 		}
-		if string(key) == reasoning {
+		switch string(key) {
+		case reasoning:
 			r.set(c, &r.reasoning)
-		} else {
+		case "audio_tokens":
+			r.set(c, &r.out.audio)
+		case "image_tokens":
+			r.set(c, &r.out.image)
+		default:
 			c.skip()
 		}
 	}
 }
 
-// readAnthropic reads a usage object of Messages; tier is its service_tier as written.
+// readAnthropic reads a usage object of Messages; tier is its service_tier as written, or the fast speed, which has a
+// price of its own.
 func (r *report) readAnthropic(c *cursor) (tier []byte) {
 	if !c.object() {
 		return nil
 	}
+	var speed []byte
 	for {
 		key, ok := c.member()
 		if !ok {
+			if string(speed) == "fast" {
+				return speed
+			}
 			return tier
 		}
 		switch string(key) {
@@ -135,17 +183,20 @@ func (r *report) readAnthropic(c *cursor) (tier []byte) {
 			r.set(c, &r.output)
 		case "output_tokens_details":
 			r.readOutputDetails(c, "thinking_tokens")
+		case "server_tool_use":
+			r.readServerTools(c)
 		case "service_tier":
 			tier = c.raw()
+		case "speed":
+			speed = c.raw()
 		default:
 			c.skip()
 		}
 	}
 }
 
-// readGemini reads a usageMetadata object. Fields that it lacks keep their value: Gemini omits zeros and, in early
-// chunks, whatever it does not know yet.
-func (r *report) readGemini(c *cursor) {
+// readServerTools reads how often the provider ran its tools for a message. Fetching pages is free.
+func (r *report) readServerTools(c *cursor) {
 	if !c.object() {
 		return
 	}
@@ -153,6 +204,25 @@ func (r *report) readGemini(c *cursor) {
 		key, ok := c.member()
 		if !ok {
 			return
+		}
+		if string(key) == "web_search_requests" {
+			r.set(c, &r.searches)
+		} else {
+			c.skip()
+		}
+	}
+}
+
+// readGemini reads a usageMetadata object. Fields that it lacks keep their value: Gemini omits zeros and, in early
+// chunks, whatever it does not know yet. tier is the tier of service or the kind of traffic, as written.
+func (r *report) readGemini(c *cursor) (tier []byte) {
+	if !c.object() {
+		return nil
+	}
+	for {
+		key, ok := c.member()
+		if !ok {
+			return tier
 		}
 		switch string(key) {
 		case "promptTokenCount":
@@ -165,8 +235,53 @@ func (r *report) readGemini(c *cursor) {
 			r.set(c, &r.reasoning)
 		case "toolUsePromptTokenCount":
 			r.set(c, &r.toolPrompt)
+		case "promptTokensDetails":
+			r.readModalities(c, &r.in)
+		case "cacheTokensDetails":
+			r.readModalities(c, &r.inCached)
+		case "candidatesTokensDetails":
+			r.readModalities(c, &r.out)
+		case "serviceTier", "trafficType":
+			if raw := c.raw(); len(raw) > 0 {
+				tier = raw
+			}
 		default:
 			c.skip()
+		}
+	}
+}
+
+// readModalities reads how many tokens of a sum were sound and how many pictures. Films are paid as text is.
+func (r *report) readModalities(c *cursor, to *media) {
+	if !c.array() {
+		return
+	}
+	*to = media{}
+	for c.element() {
+		var modality []byte
+		var n int64
+		if !c.object() {
+			continue
+		}
+		for {
+			key, ok := c.member()
+			if !ok {
+				break
+			}
+			switch string(key) {
+			case "modality":
+				modality = c.raw()
+			case "tokenCount":
+				r.set(c, &n)
+			default:
+				c.skip()
+			}
+		}
+		switch string(modality) {
+		case "AUDIO":
+			to.audio = min(to.audio+n, countMax)
+		case "IMAGE":
+			to.image = min(to.image+n, countMax)
 		}
 	}
 }
@@ -185,58 +300,8 @@ func (r *report) laterAnthropic(c *cursor) (tier []byte, ok bool) {
 		r.flatWrite, r.splitWrite = before.flatWrite, before.splitWrite
 	}
 	if r.input+r.cached+r.write+r.write5m+r.write1h == 0 {
-		before.output, before.reasoning, before.has = r.output, r.reasoning, true
+		before.output, before.reasoning, before.searches, before.has = r.output, r.reasoning, r.searches, true
 		*r = before
 	}
 	return tier, true
-}
-
-// usage splits the report into disjoint classes. Nothing is negative and no part exceeds its whole (pain 66).
-func (r *report) usage(d Dialect) pricing.Usage {
-	switch d {
-	case AnthropicMessages:
-		return r.anthropic()
-	case Gemini:
-		return r.gemini()
-	}
-	return r.openAI()
-}
-
-func (r *report) openAI() pricing.Usage {
-	output := r.output
-	if r.reasoning > 0 && r.total == r.input+r.output+r.reasoning {
-		output += r.reasoning // some upstreams count thoughts beside the completion, their total tells (wire list 22)
-	}
-	u := pricing.Usage{Output: output, Reasoning: min(r.reasoning, output)}
-	u.CachedInput = min(r.cached, r.input)
-	write := r.write
-	if write == 0 {
-		write = r.write5m + r.write1h
-	}
-	write = min(write, r.input-u.CachedInput)
-	u.CacheWrite1h = min(r.write1h, write)
-	u.CacheWrite5m = write - u.CacheWrite1h
-	u.Input = r.input - u.CachedInput - write
-	return u
-}
-
-func (r *report) anthropic() pricing.Usage {
-	u := pricing.Usage{
-		Input: r.input, CachedInput: r.cached, CacheWrite5m: r.write5m, CacheWrite1h: r.write1h,
-		Output: r.output, Reasoning: min(r.reasoning, r.output),
-	}
-	if r.flatWrite && (r.write > 0 || !r.splitWrite) { // the flat count is the whole; what the split does not explain is of the short kind (wire list 21)
-		u.CacheWrite1h = min(r.write1h, r.write)
-		u.CacheWrite5m = r.write - u.CacheWrite1h
-	}
-	return u
-}
-
-func (r *report) gemini() pricing.Usage {
-	input := r.input + r.toolPrompt
-	cached := min(r.cached, input)
-	return pricing.Usage{
-		Input: input - cached, CachedInput: cached,
-		Output: r.output + r.reasoning, Reasoning: r.reasoning,
-	}
 }

@@ -36,7 +36,7 @@ func TestUsageIsSplitIntoDisjointClasses_pains64to66(t *testing.T) {
 		{"only the split", AnthropicMessages, `{"usage":{"cache_creation":{"ephemeral_5m_input_tokens":9,"ephemeral_1h_input_tokens":7}}}`, pricing.Usage{CacheWrite5m: 9, CacheWrite1h: 7}},
 		{"gemini: cached tokens once, thoughts and tool prompts in, litellm 14849", Gemini, `{"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":60,"candidatesTokenCount":7,"thoughtsTokenCount":30,"toolUsePromptTokenCount":5,"totalTokenCount":142}}`,
 			pricing.Usage{Input: 45, CachedInput: 60, Output: 37, Reasoning: 30}},
-		{"images", OpenAIChat, `{"data":[{"b64_json":"AA"}],"usage":{"input_tokens":50,"output_tokens":1000,"total_tokens":1050}}`, pricing.Usage{Input: 50, Output: 1000}},
+		{"images", OpenAIChat, `{"data":[{"b64_json":"AA"}],"usage":{"input_tokens":50,"output_tokens":1000,"total_tokens":1050}}`, pricing.Usage{Input: 50, Output: 1000, Images: 1}},
 	} {
 		a := ReadAnswer(c.d, []byte(c.body))
 		if !a.IsObject || !a.HasUsage || a.Usage != c.want {

@@ -25,6 +25,10 @@ const (
 	Local            Class = "local_fault"    // the gateway failed; the upstream did nothing
 )
 
+// Shared says that a failure is of the upstream as a whole, whichever account and model met it: where breakers guard
+// single accounts and models, it counts for the upstream's as well.
+func (c Class) Shared() bool { return c == Network || c == ConnectTimeout }
+
 // Next is what follows an attempt.
 type Next string
 

@@ -1,22 +1,25 @@
 package failure
 
 import (
-	"regexp"
+	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
 // Observation is what an attempt saw. The zero value is an answer without a status: a fault of ours.
 type Observation struct {
 	Event        Event
-	Status       int    // of the upstream; 0 without an answer
-	ErrorType    string // error.type of the body, as the dialect reads it
-	ErrorCode    string // error.code
-	ErrorMessage string // error.message
-	RetryAfter   time.Duration
+	Status       int           // of the upstream; 0 without an answer
+	ErrorType    string        // error.type of the body, as the dialect reads it
+	ErrorCode    string        // error.code
+	ErrorMessage string        // error.message
+	RetryAfter   time.Duration // as the caller has read it; what Header and Body say besides is read here
+	Now          time.Time     // for the times in headers and bodies; zero: they are not read
 
 	BodyEmpty                 bool // a success that must have a body has none
 	StreamClosedBeforeContent bool
@@ -26,46 +29,9 @@ type Observation struct {
 	CutMidStream              bool // content had been sent to the client
 	ReusedConn                bool // the connection was reused and gave not one byte of an answer
 
-	Body   []byte                   // start of the body, for rules
-	Header func(name string) string // response headers, for rules; nil: none
+	Body   []byte                   // start of the body, for rules and what it says of limits
+	Header func(name string) string // response headers, likewise; nil: none
 }
-
-// Policy is what the operator decided. The zero value has no rules, no failover on 400 and stops on 401 and 403.
-type Policy struct {
-	FailoverOn400      bool
-	FailoverOn400Match *regexp.Regexp // nil matches every message
-	FailoverOnAuth     bool
-	Rules              []*catalog.CompiledRule // in order; the first match holds
-}
-
-// PolicyOf is the policy of the settings with the rules of an upstream.
-func PolicyOf(s *catalog.Settings, rules []*catalog.CompiledRule) Policy {
-	return Policy{s.FailoverOn400, s.FailoverOn400Match, s.FailoverOnAuth, rules}
-}
-
-// Block takes the account out of use. For 0 is no block.
-type Block struct {
-	For    time.Duration
-	Reason string // http_429, auth, quota, rule
-	Source string // retry-after, default, rule <id>
-}
-
-// Verdict is what an observation means.
-type Verdict struct {
-	Class        Class
-	Next         Next
-	Counts       bool // for the upstream's breaker
-	Block        Block
-	ClientStatus int    // what the client gets if this is the end; for a passed answer the upstream's own
-	ClientCode   string // code of our own refusal; "" passes the upstream's answer unchanged
-	Rule         string // id of the operator's rule that changed the verdict
-}
-
-// Lengths of blocks.
-const (
-	blockDefault = 30 * time.Second // 429 without Retry-After, and a forbidden account
-	BlockMax     = 5 * time.Minute  // nobody's hint blocks longer; then the account is tried again
-)
 
 // Classify says what an attempt's end means. It is the same on every path.
 func Classify(o Observation, p Policy) Verdict {
@@ -99,14 +65,18 @@ func meaning(o Observation, p Policy) Verdict {
 	case o.Event == ClientGone || o.Event == LocalError:
 		return v
 	case o.CutMidStream:
-		return cut(o)
+		return cut(o, p)
 	case isEvent:
 		if stale := o.Event == WriteFailed || o.Event == Reset || o.Event == EOFBeforeHeaders; stale && o.ReusedConn {
 			v.Next, v.Counts = SameAccount, false // the pool's connection was dead; the upstream has seen nothing
 		}
 		return v
 	case o.StreamFailedBeforeContent:
-		return inWords(o, p, Verdict{Class: HTTP5xx, Next: NextUpstream, Counts: true, ClientStatus: 503, ClientCode: UpstreamHTTPError})
+		o.Status = 500
+		if n, err := strconv.Atoi(o.ErrorCode); err == nil && n >= 400 && n <= 599 { // some put the status into the error
+			o.Status = n
+		}
+		return inWords(o, p, byStatus(o.Status))
 	case o.Status >= 200 && o.Status < 300:
 		return success(o)
 	case o.Status == 0:
@@ -116,18 +86,17 @@ func meaning(o Observation, p Policy) Verdict {
 }
 
 // cut is an answer that broke off after content. What an error event said still tells whose fault it was.
-func cut(o Observation) Verdict {
+func cut(o Observation, p Policy) Verdict {
 	v := Verdict{Class: StreamCut, Next: Stop, Counts: true, ClientStatus: 502, ClientCode: StreamError}
 	if o.Event == IdleTimeOut {
 		v.Class, v.ClientStatus, v.ClientCode = IdleTimeout, 504, RequestTimeout
 	}
 	switch {
-	case named(o, callerTypes) || o.ErrorType == invalidRequest:
+	case named(o, callerTypes) || named(o, invalidTypes):
 		v.Class, v.Counts = CallerFault, false // said late, but still about the request
-	case named(o, quotaTypes):
-		v.Class, v.Counts, v.Block = Quota, false, blockFor(o, BlockMax, "quota")
-	case named(o, rateTypes):
-		v.Class, v.Counts, v.Block = HTTP429, false, blockFor(o, blockDefault, "http_429")
+	case named(o, quotaTypes) || named(o, rateTypes):
+		limited := refusedByLimit(o, p, v)
+		v.Class, v.Counts, v.Block = limited.Class, false, limited.Block
 	}
 	return v
 }
@@ -161,8 +130,10 @@ func byStatus(status int) Verdict {
 		failed.Class, failed.Next, failed.Counts = Auth, NextAccount, false
 	case status == 402:
 		failed.Class, failed.Next, failed.Counts = Quota, NextAccount, false
-	case status == 408:
-		failed.Class, failed.Counts = HTTP4xx, false // the upstream gave up waiting for us; another may not
+	case status == 407: // an egress proxy speaks, not the upstream
+		failed.Class, failed.ClientCode = Network, UpstreamNetwork
+	case status == 408 || status == 425:
+		failed.Class, failed.Counts = HTTP4xx, false // the upstream gave up waiting for us, or is not ready; another may be
 	case status == 400 || status == 413 || status == 422:
 		return Verdict{Class: CallerFault, Next: Stop, ClientStatus: status}
 	case status >= 400:
@@ -177,37 +148,67 @@ func byStatus(status int) Verdict {
 func inWords(o Observation, p Policy, v Verdict) Verdict {
 	pass := Verdict{Class: CallerFault, Next: Stop, ClientStatus: o.Status}
 	failed := Verdict{Next: NextUpstream, Counts: true, ClientStatus: 503, ClientCode: UpstreamHTTPError}
-	if o.StreamFailedBeforeContent {
+	if o.StreamFailedBeforeContent && o.Status >= 500 {
 		pass.ClientStatus = 400 // the upstream's own status was a success
 	}
 	switch {
-	case o.HTML && v.Class == Auth: // an edge refuses us; the credential may be good
+	case edge(o) && (v.Class == Auth || v.Class == HTTP4xx || v.Class == CallerFault && o.Status != 413):
+		// An edge refuses us, or it is no API that we reach: the credential may be good, and so may the request.
 		return Verdict{Class: HTTP4xx, Next: NextUpstream, ClientStatus: 503, ClientCode: UpstreamHTTPError}
 	case v.Class != HTTP429 && v.Class != Quota && (named(o, callerTypes) || says(o, callerWords)):
 		return pass
 	case v.Class == Overloaded || named(o, overloadedTypes):
 		failed.Class = Overloaded
+		failed.Again = again(o, p)
 		return failed
-	case says(o, overloadedWords):
+	case says(o, overloadedWords) && v.Class != Quota && !named(o, quotaTypes):
 		failed.Class, failed.Counts = Overloaded, o.Status >= 500 || o.StreamFailedBeforeContent
+		failed.Again = again(o, p)
 		return failed // words of a 4xx may quote the caller: they lead on, but harm no upstream
-	case v.Class == Quota || named(o, quotaTypes) || begins(o, quotaPhrases):
-		failed.Class, failed.Next, failed.Counts = Quota, NextAccount, false
-		failed.Block = blockFor(o, BlockMax, "quota")
-		return failed
-	case v.Class == HTTP429 || named(o, rateTypes):
-		failed.Class, failed.Next, failed.Counts = HTTP429, NextAccount, false
-		failed.Block = blockFor(o, blockDefault, "http_429")
-		return failed
-	case v.Class == Auth || named(o, authTypes) || begins(o, accountPhrases):
+	case v.Class == Quota || v.Class == HTTP429 || named(o, quotaTypes) || named(o, rateTypes) || begins(o, quotaPhrases):
+		return refusedByLimit(o, p, v)
+	case begins(o, regionPhrases) || named(o, regionTypes): // another account or upstream may go out elsewhere
+		return Verdict{Class: HTTP4xx, Next: NextUpstream, ClientStatus: 503, ClientCode: UpstreamHTTPError}
+	case v.Class == Auth || named(o, deadTypes) || named(o, authTypes) || begins(o, accountPhrases):
 		return auth(o, p)
-	case o.StreamFailedBeforeContent && o.ErrorType == invalidRequest:
+	case o.StreamFailedBeforeContent && named(o, invalidTypes):
 		return pass
+	case o.StreamFailedBeforeContent && named(o, missingTypes):
+		return Verdict{Class: HTTP4xx, Next: Stop, ClientStatus: 404}
 	}
 	if o.Status == 400 && p.FailoverOn400 && (p.FailoverOn400Match == nil || p.FailoverOn400Match.MatchString(o.ErrorMessage)) {
 		v.Class, v.Next, v.ClientStatus, v.ClientCode = HTTP4xx, NextUpstream, 400, ""
 	}
+	if o.Status == 503 {
+		v.Again = again(o, p)
+	}
 	return v
+}
+
+// again is the wait that an upstream asked for, where it is short enough to wait for it; 0 else.
+func again(o Observation, p Policy) time.Duration {
+	if l := ReadLimit(o); l.After > 0 && l.After <= p.SameAccountWait {
+		return l.After
+	}
+	return 0
+}
+
+// refusedByLimit tells a burst from the end of a quota: the former is over soon, the latter is blocked longer and probed.
+func refusedByLimit(o Observation, p Policy, v Verdict) Verdict {
+	l := ReadLimit(o)
+	out := Verdict{Next: NextAccount, ClientStatus: 503, ClientCode: UpstreamHTTPError}
+	if l.spent(o, v) {
+		out.Class, out.Block = Quota, l.block(p, p.blockMax(), reasonQuota)
+		return out
+	}
+	out.Class, out.Block = HTTP429, l.block(p, p.blockDefault(), reasonRate)
+	if edge(o) { // it limits our address: the upstream's other accounts come from there as well
+		out.Next = NextUpstream
+	}
+	if l.After > 0 && l.After <= p.SameAccountWait {
+		out.Again = l.After
+	}
+	return out
 }
 
 func auth(o Observation, p Policy) Verdict {
@@ -216,37 +217,30 @@ func auth(o Observation, p Policy) Verdict {
 		v.Next = Stop
 	}
 	switch {
-	case o.Status == 401 || named(o, authTypes) || begins(o, accountPhrases):
-		v.Block = Block{BlockMax, "auth", "default"}
+	case named(o, deadTypes) || begins(o, accountPhrases):
+		v.Dead = true
+		v.Block = Block{For: p.blockMax(), Probe: true, Reason: reasonDead, Source: "default"}
+	case o.Status == 401 || named(o, authTypes):
+		v.Block = Block{For: p.blockMax(), Probe: true, Reason: reasonAuth, Source: "default"}
 	case !says(o, resourceWords): // else the account lacks what this caller asked for and is good for others
-		v.Block = Block{blockDefault, "auth", "default"}
+		v.Block = Block{For: p.blockDefault(), Reason: reasonAuth, Source: "default"}
 	}
 	return v
 }
 
-func blockFor(o Observation, fallback time.Duration, reason string) Block {
-	if o.RetryAfter > 0 {
-		return Block{For: min(max(o.RetryAfter, time.Second), BlockMax), Reason: reason, Source: "retry-after"}
+// edge says that something in front of the provider's API speaks: a web page, a challenge, Cloudflare's bare numbers.
+func edge(o Observation) bool {
+	if o.HTML || o.Header != nil && o.Header("Cf-Mitigated") != "" {
+		return true
 	}
-	return Block{For: fallback, Reason: reason, Source: "default"}
+	start := bytes.ToLower(bytes.TrimSpace(o.Body[:min(len(o.Body), 64)]))
+	for _, page := range []string{"<!doctype html", "<html", "error code: 1"} {
+		if bytes.HasPrefix(start, []byte(page)) {
+			return true
+		}
+	}
+	return false
 }
-
-const invalidRequest = "invalid_request_error"
-
-// What errors are called, in lower case. Types are whole names of error.type or error.code; words stand anywhere in the
-// message; phrases begin it, because what follows may quote the caller, and no caller may block an account with words.
-var (
-	overloadedTypes = []string{"overloaded_error", "server_is_overloaded", "overloaded", "engine_overloaded", "slow_down"}
-	overloadedWords = []string{"overloaded", "at capacity", "over capacity", "no capacity"}
-	quotaTypes      = []string{"insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active", "credit_balance_too_low"}
-	quotaPhrases    = []string{"your credit balance is too low", "you exceeded your current quota", "insufficient balance", "insufficient credits"}
-	rateTypes       = []string{"rate_limit_error", "rate_limit_exceeded", "resource_exhausted"}
-	authTypes       = []string{"authentication_error", "invalid_api_key", "api_key_invalid", "account_deactivated", "token_revoked", "token_invalidated", "unauthenticated"}
-	accountPhrases  = []string{"this organization has been disabled", "your organization has been disabled", "your account has been", "your account is", "api key not valid", "your api key has been"}
-	resourceWords   = []string{"access to model", "access to the model", "permission to use", "not have access to"}
-	callerTypes     = []string{"context_length_exceeded", "content_policy_violation", "content_filter", "string_above_max_length", "request_too_large"}
-	callerWords     = []string{"prompt is too long", "context length", "context window", "maximum context", "input was flagged", "input token count"}
-)
 
 // named says that the error's type or code is one of the names.
 func named(o Observation, names []string) bool {
@@ -293,7 +287,8 @@ func applyRules(o Observation, p Policy, v Verdict) Verdict {
 			}
 		}
 		if r.Action.BlockFor > 0 {
-			v.Block = Block{r.Action.BlockFor.Std(), "rule", "rule " + r.ID}
+			v.Block = Block{For: r.Action.BlockFor.Std(), Reason: reasonRule, Source: account.RulePrefix + r.ID}
+			v.Again = 0
 		}
 		return v
 	}

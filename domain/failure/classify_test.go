@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -14,12 +15,26 @@ var (
 	web   = "<html><body>403 Forbidden</body></html>"
 )
 
+// headers is a response's headers from names and values.
+func headers(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if strings.EqualFold(pairs[i], name) {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
 func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 	const (
 		yes = true
 		no  = false
 	)
-	block := func(d time.Duration, reason, source string) Block { return Block{d, reason, source} }
+	block := func(d time.Duration, reason, source string) Block {
+		return Block{For: d, Reason: reason, Source: source, Probe: reason == "quota" || reason == "dead" || d == 5*time.Minute}
+	}
 	none := Block{}
 	for _, c := range []struct {
 		name   string
@@ -50,14 +65,14 @@ func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 		{"529", Observation{Status: 529}, Overloaded, NextUpstream, yes, none, 503, UpstreamHTTPError},
 		{"429 without a hint blocks the account", Observation{Status: 429}, HTTP429, NextAccount, no, block(30*time.Second, "http_429", "default"), 503, UpstreamHTTPError},
 		{"429 with Retry-After", Observation{Status: 429, RetryAfter: 7 * time.Second}, HTTP429, NextAccount, no, block(7*time.Second, "http_429", "retry-after"), 503, UpstreamHTTPError},
-		{"429 of days is capped (pain 50)", Observation{Status: 429, RetryAfter: 72 * time.Hour}, HTTP429, NextAccount, no, block(5*time.Minute, "http_429", "retry-after"), 503, UpstreamHTTPError},
+		{"429 of days is capped (pain 50)", Observation{Status: 429, RetryAfter: 72 * time.Hour}, HTTP429, NextAccount, no, Block{For: 5 * time.Minute, Resets: 72 * time.Hour, Probe: true, Reason: "http_429", Source: "retry-after"}, 503, UpstreamHTTPError},
 		{"429 of an instant is a second", Observation{Status: 429, RetryAfter: time.Millisecond}, HTTP429, NextAccount, no, block(time.Second, "http_429", "retry-after"), 503, UpstreamHTTPError},
 		{"429 because the money is gone", Observation{Status: 429, ErrorCode: "insufficient_quota"}, Quota, NextAccount, no, block(5*time.Minute, "quota", "default"), 503, UpstreamHTTPError},
 		{"429 of tokens per minute is not the caller's fault", Observation{Status: 429, ErrorMessage: "Rate limit reached: maximum context tokens per min"}, HTTP429, NextAccount, no, block(30*time.Second, "http_429", "default"), 503, UpstreamHTTPError},
 		{"401", Observation{Status: 401}, Auth, NextAccount, no, block(5*time.Minute, "auth", "default"), 503, UpstreamHTTPError},
 		{"403", Observation{Status: 403}, Auth, NextAccount, no, block(30*time.Second, "auth", "default"), 503, UpstreamHTTPError},
 		{"403 for one model is no block", Observation{Status: 403, ErrorMessage: "Project does not have access to model o9"}, Auth, NextAccount, no, none, 503, UpstreamHTTPError},
-		{"403 of a disabled account", Observation{Status: 403, ErrorMessage: "This organization has been disabled."}, Auth, NextAccount, no, block(5*time.Minute, "auth", "default"), 503, UpstreamHTTPError},
+		{"403 of a disabled account", Observation{Status: 403, ErrorMessage: "This organization has been disabled."}, Auth, NextAccount, no, block(5*time.Minute, "dead", "default"), 503, UpstreamHTTPError},
 		{"403 as a web page is an edge, not a dead credential", Observation{Status: 403, HTML: true, Body: []byte(web)}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
 		{"403 for flagged input", Observation{Status: 403, ErrorMessage: "model requires moderation and your input was flagged"}, CallerFault, Stop, no, none, 403, ""},
 		{"402", Observation{Status: 402}, Quota, NextAccount, no, block(5*time.Minute, "quota", "default"), 503, UpstreamHTTPError},
@@ -67,6 +82,16 @@ func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 		{"409", Observation{Status: 409}, HTTP4xx, Stop, no, none, 409, ""},
 		{"413", Observation{Status: 413}, CallerFault, Stop, no, none, 413, ""},
 		{"422", Observation{Status: 422}, CallerFault, Stop, no, none, 422, ""},
+		{"425", Observation{Status: 425}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"407 is the egress proxy's", Observation{Status: 407}, Network, NextUpstream, yes, none, 503, UpstreamNetwork},
+		{"401 as a web page", Observation{Status: 401, HTML: true}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"403 of Cloudflare without its page", Observation{Status: 403, Body: []byte("error code: 1020\n")}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"403 with a challenge", Observation{Status: 403, Header: headers("Cf-Mitigated", "challenge")}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"404 as a web page: no API is there", Observation{Status: 404, Body: []byte("\n<!DOCTYPE html><title>404")}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"429 of an edge limits our address", Observation{Status: 429, HTML: true}, HTTP429, NextUpstream, no, block(30*time.Second, "http_429", "default"), 503, UpstreamHTTPError},
+		{"413 of an edge is still too large", Observation{Status: 413, HTML: true}, CallerFault, Stop, no, none, 413, ""},
+		{"502 as a web page", Observation{Status: 502, HTML: true}, HTTP5xx, NextUpstream, yes, none, 503, UpstreamHTTPError},
+		{"a redirect to a page", Observation{Status: 302, HTML: true}, InvalidAnswer, NextUpstream, yes, none, 503, UpstreamHTTPError},
 		{"a redirect", Observation{Status: 302}, InvalidAnswer, NextUpstream, yes, none, 503, UpstreamHTTPError},
 
 		// Answers by meaning. Pains 53, 55, 58.
@@ -79,7 +104,15 @@ func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 		{"503 overloaded", Observation{Status: 503, ErrorMessage: "The engine is overloaded"}, Overloaded, NextUpstream, yes, none, 503, UpstreamHTTPError},
 		{"400 without credit", Observation{Status: 400, ErrorType: "invalid_request_error", ErrorMessage: "Your credit balance is too low to access the API"}, Quota, NextAccount, no, block(5*time.Minute, "quota", "default"), 503, UpstreamHTTPError},
 		{"a caller who quotes that blocks nothing", Observation{Status: 400, ErrorMessage: "Invalid value: 'your credit balance is too low'"}, CallerFault, Stop, no, none, 400, ""},
-		{"400 with a bad key (Gemini)", Observation{Status: 400, ErrorMessage: "API key not valid. Please pass a valid API key."}, Auth, NextAccount, no, block(5*time.Minute, "auth", "default"), 503, UpstreamHTTPError},
+		{"400 with a bad key (Gemini)", Observation{Status: 400, ErrorMessage: "API key not valid. Please pass a valid API key."}, Auth, NextAccount, no, block(5*time.Minute, "dead", "default"), 503, UpstreamHTTPError},
+
+		{"400 with a bad key by its reason (Gemini)", Observation{Status: 400, ErrorType: "INVALID_ARGUMENT", ErrorCode: "API_KEY_INVALID"}, Auth, NextAccount, no, block(5*time.Minute, "dead", "default"), 503, UpstreamHTTPError},
+		{"401 of a deactivated account", Observation{Status: 401, ErrorCode: "account_deactivated"}, Auth, NextAccount, no, block(5*time.Minute, "dead", "default"), 503, UpstreamHTTPError},
+		{"403 for the place we call from", Observation{Status: 403, ErrorCode: "unsupported_country_region_territory"}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"400 for the place we call from (Gemini)", Observation{Status: 400, ErrorType: "FAILED_PRECONDITION", ErrorMessage: "User location is not supported for the API use."}, HTTP4xx, NextUpstream, no, none, 503, UpstreamHTTPError},
+		{"content policy", Observation{Status: 400, ErrorCode: "content_policy_violation"}, CallerFault, Stop, no, none, 400, ""},
+		{"content filter of Azure", Observation{Status: 400, ErrorCode: "content_filter", ErrorMessage: "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."}, CallerFault, Stop, no, none, 400, ""},
+		{"billing hard limit in a 400", Observation{Status: 400, ErrorCode: "billing_hard_limit_reached"}, Quota, NextAccount, no, block(5*time.Minute, "quota", "default"), 503, UpstreamHTTPError},
 
 		// Successes that are none.
 		{"200", Observation{Status: 200}, OK, Stop, no, none, 200, ""},
@@ -91,6 +124,17 @@ func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 		{"stream failed before content", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorType: "server_error"}, HTTP5xx, NextUpstream, yes, none, 503, UpstreamHTTPError},
 		{"stream failed as overloaded", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorType: "overloaded_error"}, Overloaded, NextUpstream, yes, none, 503, UpstreamHTTPError},
 		{"stream failed by the rate limit", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "rate_limit_exceeded"}, HTTP429, NextAccount, no, block(30*time.Second, "http_429", "default"), 503, UpstreamHTTPError},
+		{"stream failed without money", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "insufficient_quota"}, Quota, NextAccount, no, block(5*time.Minute, "quota", "default"), 503, UpstreamHTTPError},
+		{"stream failed for a model that is not there", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorType: "not_found_error"}, HTTP4xx, Stop, no, none, 404, ""},
+		{"stream failed by an argument (Gemini)", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorType: "INVALID_ARGUMENT"}, CallerFault, Stop, no, none, 400, ""},
+		{"stream failed by an image", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "invalid_image_url"}, CallerFault, Stop, no, none, 400, ""},
+		{"stream failed by a dead credential", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "account_deactivated"}, Auth, NextAccount, no, block(5*time.Minute, "dead", "default"), 503, UpstreamHTTPError},
+		{"stream failed with a status for its code: 429", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "429"}, HTTP429, NextAccount, no, block(30*time.Second, "http_429", "default"), 503, UpstreamHTTPError},
+		{"stream failed with a status for its code: 401", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "401"}, Auth, NextAccount, no, block(5*time.Minute, "auth", "default"), 503, UpstreamHTTPError},
+		{"stream failed with a status for its code: 502", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "502"}, HTTP5xx, NextUpstream, yes, none, 503, UpstreamHTTPError},
+		{"stream failed with a status for its code: 404", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "404"}, HTTP4xx, Stop, no, none, 404, ""},
+		{"stream failed with a number that is no status", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorCode: "1301"}, HTTP5xx, NextUpstream, yes, none, 503, UpstreamHTTPError},
+		{"rate limit by its number mid-stream", Observation{Status: 200, CutMidStream: true, ErrorCode: "429"}, HTTP429, Stop, no, block(30*time.Second, "http_429", "default"), 502, StreamError},
 		{"stream failed by the caller's fault", Observation{Status: 200, StreamFailedBeforeContent: true, ErrorType: "invalid_request_error"}, CallerFault, Stop, no, none, 400, ""},
 
 		// After content: the end, whatever it is. A65, A73, B54, B59, pain 56.
@@ -107,6 +151,7 @@ func TestWhatHappenedMeansWhatFollows(t *testing.T) {
 		{"nothing observed is a fault of ours", Observation{}, Local, Stop, no, none, 503, LocalFault},
 	} {
 		want := Verdict{Class: c.class, Next: c.next, Counts: c.counts, Block: c.block, ClientStatus: c.status, ClientCode: c.code}
+		want.Dead = c.block.Reason == "dead"
 		if got := Classify(c.o, usual); got != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", c.name, got, want)
 		}
@@ -237,6 +282,48 @@ func TestTheEndOfARequestThatNobodyServed_D48_E27(t *testing.T) {
 			if got != want {
 				t.Errorf("%s, %s: %s, want %s", c.name, how, got, want)
 			}
+		}
+	}
+}
+
+func TestAPassedAnswerKeepsWhenToComeBack_E27(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Observation
+		want time.Duration
+	}{
+		"a rate limit":           {Observation{Status: 429}, 8 * time.Second},
+		"overloaded":             {Observation{Status: 529}, 8 * time.Second},
+		"the caller's own fault": {Observation{Status: 400}, 0},
+	} {
+		if end := Exhausted(catalog.OnExhaustedLastAnswer, Classify(c.o, usual), true, 7100*time.Millisecond); !end.PassLast || end.RetryAfter != c.want {
+			t.Errorf("%s: %+v", name, end)
+		}
+	}
+}
+
+func TestARuleThatBlocksLeavesNothingToWaitFor(t *testing.T) {
+	p := Policy{SameAccountRetries: 1, SameAccountWait: time.Minute, Rules: compiled(t,
+		catalog.Rule{ID: "out", Match: catalog.RuleMatch{BodyPattern: "gone"}, Action: catalog.RuleAction{BlockFor: catalog.Duration(time.Hour)}},
+		catalog.Rule{ID: "count", Priority: 1, Match: catalog.RuleMatch{Status: []int{503}}, Action: catalog.RuleAction{CountBreaker: true}},
+	)}
+	o := Observation{Status: 503, RetryAfter: time.Second}
+	if _, again := Classify(o, p).Retry(p, false, 0); !again {
+		t.Error("a rule that only counts keeps the retry")
+	}
+	o.Body = []byte("gone")
+	v := Classify(o, p)
+	if _, again := v.Retry(p, false, 0); again || v.Block != (Block{For: time.Hour, Reason: "rule", Source: "rule out"}) {
+		t.Errorf("%+v", v)
+	}
+	if f := (&account.Block{}).Set(t0, t0.Add(v.Block.For), v.Block.Reason, v.Block.Source); !f.Until.Equal(t0.Add(time.Hour)) {
+		t.Errorf("an operator's rule is not capped: %+v", f)
+	}
+}
+
+func TestOnlyABrokenConnectionIsOfTheWholeUpstream(t *testing.T) {
+	for _, c := range []Class{OK, Network, ConnectTimeout, FirstByteTimeout, HTTP429, HTTP5xx, Overloaded, Auth, Quota, Local} {
+		if c.Shared() != (c == Network || c == ConnectTimeout) {
+			t.Error(c)
 		}
 	}
 }

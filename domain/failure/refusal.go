@@ -42,6 +42,7 @@ const (
 	UpstreamNetwork   = "UPSTREAM_NETWORK_ERROR"
 	RequestTimeout    = "REQUEST_TIMEOUT"
 	StreamError       = "STREAM_ERROR"
+	OperatorCancelled = "CANCELLED_BY_OPERATOR"
 
 	NoAuthorizedUpstreams   = "NO_AUTHORIZED_UPSTREAMS"
 	NoAccountsInGroup       = "NO_ACCOUNTS_IN_GROUP"
@@ -58,6 +59,7 @@ const (
 	CapabilityNotSupported = "CAPABILITY_NOT_SUPPORTED" // no active upstream declares what the endpoint needs
 	ConcurrencyFull        = "CONCURRENCY_FULL"
 	QueueFull              = "QUEUE_FULL"
+	ContinuationPinned     = "CONTINUATION_PINNED" // only one account can go on with the conversation, and it cannot serve
 )
 
 // Stages of a request at which it can end.
@@ -131,8 +133,13 @@ func (r Refusal) WithRetry(d time.Duration) Refusal {
 	if r.Wait == Never || d <= 0 {
 		return r
 	}
-	r.RetryAfter = time.Duration(math.Ceil(d.Seconds())) * time.Second
+	r.RetryAfter = wholeSeconds(d)
 	return r
+}
+
+// wholeSeconds rounds up; 0 for what is not positive.
+func wholeSeconds(d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(max(d, 0).Seconds())) * time.Second
 }
 
 // WithUntil sets when the cause ends, and Retry-After from it.
@@ -219,6 +226,8 @@ var table = map[string]Refusal{
 	QueueWaitTimeout: {Status: 504, Type: TypeTimeout, Stage: StageQueue, Message: "No upstream became free in time.", Hint: tryLater},
 	ClientDisconnect: {Status: 499, Type: TypeClient, Stage: StageRequest, Message: "The client has gone."},
 
+	OperatorCancelled: {Status: 503, Type: TypeUnavailable, Stage: StageResponse, Message: "The operator of the gateway has cancelled this request.", Hint: tryLater},
+
 	UpstreamHTTPError: {Status: 503, Type: TypeUnavailable, Stage: StageResponse, Wait: OfUpstream, Message: "Every upstream that was tried answered with an error.", Hint: tryLater},
 	UpstreamNetwork:   {Status: 503, Type: TypeUnavailable, Stage: StageRequest, Wait: OfUpstream, Message: "No upstream that was tried could be reached.", Hint: tryLater},
 	RequestTimeout:    {Status: 504, Type: TypeTimeout, Stage: StageResponse, Wait: OfUpstream, Message: "The upstream did not answer in time.", Hint: tryLater},
@@ -233,4 +242,6 @@ var reasons = map[string][2]string{
 	CapabilityNotSupported: {"No upstream serves this endpoint.", askOperator},
 	ConcurrencyFull:        {"Every upstream for this request is full.", tryLater},
 	QueueFull:              {"Every upstream for this request is full, and so are their queues.", tryLater},
+	ContinuationPinned: {"The account that has this conversation cannot serve it now.",
+		"Try again later, or begin a new conversation without the earlier response and its encrypted items."},
 }

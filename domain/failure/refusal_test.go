@@ -58,6 +58,7 @@ func TestTheTableOfRefusals(t *testing.T) {
 		"UPSTREAM_NETWORK_ERROR":    {503, "service_unavailable", "upstream_request", OfUpstream, 0},
 		"REQUEST_TIMEOUT":           {504, "timeout", "upstream_response", OfUpstream, 0},
 		"STREAM_ERROR":              {502, "stream_error", "downstream_streaming", Never, 0},
+		"CANCELLED_BY_OPERATOR":     {503, "service_unavailable", "upstream_response", Never, 0},
 	}
 	for _, code := range Codes() {
 		r := New(code, "why")

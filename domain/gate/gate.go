@@ -32,32 +32,33 @@ type Holder struct {
 	Account    string // "" while unknown
 	Since      time.Time
 	Phase      Phase
+	Evicted    string // why an operator wants the slot back; "": nobody does
 	Generation uint64 // of the breaker's permit; carried for the owner, the gate does not read it
 	Probe      bool   // likewise
+	Tag        any    // likewise, until the holder is freed
 }
 
-// Waiter is one place in the queue. The pointer is valid until the waiter leaves.
-type Waiter struct {
-	ID       LeaseID
-	Key      string
-	Ticket   uint64 // rises with arrival, from 1
-	Since    time.Time
-	Deadline time.Time // Since + the queue's timeout; who waits leaves by itself
-	Tag      any       // carried for the owner
-
-	prev, next *Waiter
-}
-
-// Queue is the waiting room of a gate.
+// Queue is the waiting room of a gate. The zero value is served in the order of arrival.
 type Queue struct {
-	Timeout   time.Duration
-	MaxLength *int // nil: unlimited
+	Timeout    time.Duration // nobody waits longer
+	MaxLength  *int          // nil: unlimited
+	Discipline Discipline    // who is next: FIFO, Fair
+	AgeEvery   time.Duration // so much waiting lifts by one class; 0: a third of the timeout, so that the lowest is lifted in time
+	FailFast   bool          // refuse at once who is expected to wait beyond its deadline
+}
+
+func (q *Queue) ageEvery() time.Duration {
+	if q.AgeEvery > 0 {
+		return q.AgeEvery
+	}
+	return q.Timeout / 3
 }
 
 // Policy is what an operator sets. The zero value has unlimited slots and no queue.
 type Policy struct {
-	Slots *int   // nil: unlimited
-	Queue *Queue // nil: nobody may wait
+	Slots  *int   // nil: unlimited
+	Queue  *Queue // nil: nobody may wait
+	PerKey bool   // count the grants of each key, see Shares
 }
 
 // Totals count since the gate was made. Queued = TimedOut + Aborted + Moved + served from the queue + still waiting.
@@ -67,18 +68,8 @@ type Totals struct {
 	TimedOut uint64
 	Aborted  uint64
 	Moved    uint64 // served elsewhere or evicted
+	Evicted  uint64 // holders that an operator threw out
 }
-
-// Why a waiter leaves the queue.
-type Why uint8
-
-// The ways out of a queue.
-const (
-	Served   Why = iota // got a slot here; counted when the slot is confirmed
-	TimedOut            // its time was over (A59)
-	Aborted             // the client went away (A59)
-	Moved               // served elsewhere, or the owner closed the queue
-)
 
 // Errors of a gate.
 var (
@@ -86,17 +77,19 @@ var (
 	ErrNoQueue   = errors.New("the gate has no queue")
 	ErrQueueFull = errors.New("the queue is full")
 	ErrDuplicate = errors.New("this lease already holds a slot or a place in the queue")
+	ErrTooLate   = errors.New("the wait would outlast the deadline")
 )
 
 // Gate is the machine. Make it with New.
 type Gate struct {
-	policy     Policy
-	holders    map[LeaseID]*Holder
-	waiters    map[LeaseID]*Waiter
-	head, tail *Waiter // by ticket
-	ticket     uint64
-	totals     Totals
-	spare      []*Holder // freed ones, so that the hot path does not allocate
+	policy  Policy
+	holders map[LeaseID]*Holder
+	last    *Holder // set aside last: most often it is confirmed next, without another look-up
+	line    *line   // who waits; nil until the first one does
+	totals  Totals
+	pace    pace
+	tally   tally
+	spare   []*Holder // freed ones, so that the hot path does not allocate
 }
 
 // spareMax bounds the freed holders that are kept.
@@ -104,12 +97,18 @@ const spareMax = 256
 
 // New makes a gate with free slots and an empty queue.
 func New(p Policy) *Gate {
-	return &Gate{policy: p, holders: map[LeaseID]*Holder{}, waiters: map[LeaseID]*Waiter{}}
+	return &Gate{policy: p, holders: map[LeaseID]*Holder{}}
 }
 
 // Reconfigure sets another policy. Nobody is thrown out: with fewer slots than holders there are no new grants until
-// enough are freed, and who waits in a queue that was shortened or closed goes on waiting.
-func (g *Gate) Reconfigure(p Policy) { g.policy = p }
+// enough are freed, and who waits in a queue that was shortened or closed goes on waiting, with the deadline that it
+// has. Another discipline holds for all who wait.
+func (g *Gate) Reconfigure(p Policy) {
+	g.policy = p
+	if g.line != nil && p.Queue != nil {
+		g.line.configure(p.Queue)
+	}
+}
 
 // Room says whether a slot is free.
 func (g *Gate) Room() bool { return g.policy.Slots == nil || len(g.holders) < *g.policy.Slots }
@@ -129,115 +128,80 @@ func (g *Gate) Hold(id LeaseID, key string, now time.Time) (*Holder, error) {
 		h = new(Holder)
 	}
 	*h = Holder{ID: id, Key: key, Since: now, Phase: Granting}
-	g.holders[id] = h
+	g.holders[id], g.last = h, h
 	return h, nil
 }
 
-// Confirm makes a slot that was set aside a granted one. It says false when the lease holds none, or was confirmed.
+// Confirm makes a slot that was set aside a granted one. It says false when the lease holds none, was confirmed, or
+// was evicted meanwhile; then the owner gives it back.
 func (g *Gate) Confirm(id LeaseID, account string) bool {
-	h := g.holders[id]
-	if h == nil || h.Phase != Granting {
+	h := g.last
+	if h == nil || h.ID != id {
+		h = g.holders[id]
+	}
+	if h == nil || h.Phase != Granting || h.Evicted != "" {
 		return false
 	}
 	h.Account, h.Phase = account, Granted
 	g.totals.Granted++
+	if g.policy.PerKey {
+		g.tally.add(h.Key)
+	}
 	return true
 }
 
-// Free gives a slot back. It says whether the lease held one; freeing again does nothing (A61).
-func (g *Gate) Free(id LeaseID) bool {
+// Free gives a slot back that was never used, or whose use shall teach nothing. It says whether the lease held one;
+// freeing again does nothing (A61).
+func (g *Gate) Free(id LeaseID) bool { return g.free(id) != nil }
+
+// Release gives a slot back at the end of its use, as Free does, and learns how long slots are held.
+func (g *Gate) Release(id LeaseID, now time.Time) bool {
+	h := g.free(id)
+	if h != nil && h.Phase != Granting {
+		g.pace.learn(now.Sub(h.Since))
+	}
+	return h != nil
+}
+
+// free returns what the holder was, valid until the next slot is taken.
+func (g *Gate) free(id LeaseID) *Holder {
 	h := g.holders[id]
 	if h == nil {
-		return false
+		return nil
 	}
 	delete(g.holders, id)
+	h.Tag = nil
+	if g.last == h {
+		g.last = nil
+	}
 	if len(g.spare) < spareMax {
 		g.spare = append(g.spare, h)
 	}
-	return true
+	return h
+}
+
+// Evict notes that a slot shall be given back by hand, and why. The slot stays taken: its attempt is cancelled first,
+// and the end of the attempt frees it; otherwise the upstream would serve more calls than it has slots. One that is
+// only set aside will not be confirmed. It returns the holder, nil when there is none, and whether this is news: the
+// first reason stays.
+func (g *Gate) Evict(id LeaseID, reason string) (h *Holder, news bool) {
+	h = g.holders[id]
+	if h == nil || h.Evicted != "" {
+		return h, false
+	}
+	if reason == "" {
+		reason = "by hand"
+	}
+	h.Evicted = reason
+	g.totals.Evicted++
+	return h, true
 }
 
 // Holder is the holder with that id, nil when there is none.
 func (g *Gate) Holder(id LeaseID) *Holder { return g.holders[id] }
 
-// Join puts a waiter at the end of the queue; its position is Waiting() right after. It returns ErrNoQueue,
-// ErrQueueFull, or ErrDuplicate when the lease holds a slot or waits already. tag is kept for the owner.
-func (g *Gate) Join(id LeaseID, key string, now time.Time, tag any) (*Waiter, error) {
-	q := g.policy.Queue
-	switch {
-	case g.holders[id] != nil || g.waiters[id] != nil:
-		return nil, ErrDuplicate
-	case q == nil:
-		return nil, ErrNoQueue
-	case q.MaxLength != nil && len(g.waiters) >= *q.MaxLength:
-		return nil, ErrQueueFull
-	}
-	g.ticket++
-	g.totals.Queued++
-	w := &Waiter{ID: id, Key: key, Ticket: g.ticket, Since: now, Deadline: now.Add(q.Timeout), Tag: tag, prev: g.tail}
-	if g.tail == nil {
-		g.head = w
-	} else {
-		g.tail.next = w
-	}
-	g.tail = w
-	g.waiters[id] = w
-	return w, nil
-}
-
-// Leave takes a waiter out of the queue, wherever it stands, in constant time. It says whether the lease waited;
-// leaving again does nothing and counts nothing.
-func (g *Gate) Leave(id LeaseID, why Why) bool {
-	w := g.waiters[id]
-	if w == nil {
-		return false
-	}
-	delete(g.waiters, id)
-	if w.prev == nil {
-		g.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		g.tail = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-	switch why {
-	case Served:
-	case TimedOut:
-		g.totals.TimedOut++
-	case Aborted:
-		g.totals.Aborted++
-	case Moved:
-		g.totals.Moved++
-	}
-	return true
-}
-
-// Waiter is the waiter with that id, nil when there is none.
-func (g *Gate) Waiter(id LeaseID) *Waiter { return g.waiters[id] }
-
-// Next is the first waiter, by ticket, that may be served now: nil when no slot is free or nobody may. A nil may
-// allows everybody. The waiter stays in the queue until it leaves.
-func (g *Gate) Next(may func(*Waiter) bool) *Waiter {
-	if !g.Room() {
-		return nil
-	}
-	for w := g.head; w != nil; w = w.next {
-		if may == nil || may(w) {
-			return w
-		}
-	}
-	return nil
-}
-
-// Held counts the slots that are taken, Waiting the places in the queue.
+// Held counts the slots that are taken.
 func (g *Gate) Held() int { return len(g.holders) }
-
-// Waiting counts the waiters.
-func (g *Gate) Waiting() int { return len(g.waiters) }
 
 // Slots is the present limit, −1 when there is none.
 func (g *Gate) Slots() int {
@@ -252,25 +216,3 @@ func (g *Gate) Queue() *Queue { return g.policy.Queue }
 
 // Totals since the gate was made.
 func (g *Gate) Totals() Totals { return g.totals }
-
-// Holders yields copies of all holders, in no order.
-func (g *Gate) Holders(yield func(Holder) bool) {
-	for _, h := range g.holders {
-		if !yield(*h) {
-			return
-		}
-	}
-}
-
-// Waiters yields the queue with positions from 1. The waiter that was just yielded may leave meanwhile.
-func (g *Gate) Waiters(yield func(int, *Waiter) bool) {
-	i := 0
-	for w := g.head; w != nil; {
-		next := w.next
-		i++
-		if !yield(i, w) {
-			return
-		}
-		w = next
-	}
-}

@@ -9,65 +9,22 @@ import (
 	"github.com/penstock/penstock/domain/money"
 )
 
-// Price is what one token costs in units of 1e-12 USD, which is USD per 1M tokens with six decimals. Never negative.
-type Price int64
-
-// PricePlaces is the number of decimals of a price per 1M tokens.
-const PricePlaces = 6
-
-// Rates are the prices of one model, with every fallback already applied. The zero value is free of charge.
-type Rates struct {
-	Input        Price
-	CachedInput  Price
-	CacheWrite5m Price
-	CacheWrite1h Price
-	Output       Price
-	PerRequest   money.Amount // added once per attempt
-}
-
-// Multiplier scales a price in units of 1e-4, from 0 (free) to MultiplierMax.
-type Multiplier int64
-
-// One leaves a price as it is; MultiplierMax is a hundred times the price; both have MultiplierPlaces decimals.
-const (
-	One              Multiplier = 1e4
-	MultiplierMax               = 100 * One
-	MultiplierPlaces            = 4
-)
-
-// ParseMultiplier reads a decimal from 0 to 100 with at most 4 places; "" is One.
-func ParseMultiplier(s string) (Multiplier, error) {
-	if s == "" {
-		return One, nil
-	}
-	n, err := money.ParseDecimal(s, MultiplierPlaces)
-	if err != nil {
-		return 0, err
-	}
-	if m := Multiplier(n); m >= 0 && m <= MultiplierMax {
-		return m, nil
-	}
-	return 0, errors.New("must be 0..100")
-}
-
-// Multipliers of one attempt. The zero value makes everything free: start from Plain.
-type Multipliers struct {
-	Input  Multiplier // the upstream's, on fresh input, cache reads and cache writes
-	Output Multiplier // the upstream's, on output
-	Group  Multiplier // the group's, on all that the caller pays and on nothing that the upstream is owed
-}
-
-// Plain multiplies by one.
-func Plain() Multipliers { return Multipliers{Input: One, Output: One, Group: One} }
-
 // Costs are amounts by usage class; Total is the sum of the others.
 type Costs struct {
 	Input        money.Amount
 	CachedInput  money.Amount
 	CacheWrite5m money.Amount
 	CacheWrite1h money.Amount
-	Output       money.Amount
+	Output       money.Amount // with the reasoning in it, unless that has a price of its own
+	Reasoning    money.Amount // zero unless reasoning has a price of its own
+	AudioInput   money.Amount
+	AudioOutput  money.Amount
+	ImageInput   money.Amount
+	ImageOutput  money.Amount
 	PerRequest   money.Amount
+	Images       money.Amount
+	WebSearches  money.Amount
+	FileSearches money.Amount
 	Total        money.Amount
 }
 
@@ -75,45 +32,26 @@ type Costs struct {
 // can be repriced later.
 type Breakdown struct {
 	Upstream Costs // what the provider is owed: price × upstream multiplier
-	Caller   Costs // what the caller pays: price × upstream multiplier × group multiplier
+	Caller   Costs // what the caller pays: price × upstream multiplier × group multiplier × key multiplier
 	Unpriced bool
 }
 
-// Errors of Cost.
+// Errors of Cost, beside ErrUsage and ErrOverflow.
 var (
-	ErrOverflow   = errors.New("cost is out of range")
-	ErrUsage      = errors.New("usage is not valid")
 	ErrMultiplier = errors.New("multiplier is not within 0..100")
 	ErrRate       = errors.New("price is negative")
 )
 
-// Check returns ErrUsage when a class is negative or the reasoning part exceeds the output.
-func (u Usage) Check() error {
-	for _, c := range [...]struct {
-		name string
-		n    int64
-	}{
-		{"input", u.Input}, {"cached_input", u.CachedInput}, {"cache_write_5m", u.CacheWrite5m},
-		{"cache_write_1h", u.CacheWrite1h}, {"output", u.Output}, {"reasoning", u.Reasoning},
-	} {
-		if c.n < 0 {
-			return fmt.Errorf("%w: %s is negative (%d)", ErrUsage, c.name, c.n)
-		}
-	}
-	if u.Reasoning > u.Output {
-		return fmt.Errorf("%w: reasoning (%d) exceeds output (%d)", ErrUsage, u.Reasoning, u.Output)
-	}
-	return nil
-}
-
 // Cost prices one attempt exactly: per usage class, tokens × price × multipliers is one exact product, rounded once,
 // half to even, to 1e-10 USD; totals are sums of the rounded classes. The price per request is added whatever the
 // usage is, so call it only for an attempt that is to be paid. No rates (nil) is an unpriced attempt, not an error.
+// Multipliers of the upstream scale prices of tokens only (C34), those of group and key all that the caller pays.
 func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
 	if err := u.Check(); err != nil {
 		return Breakdown{}, err
 	}
-	for _, v := range [...]Multiplier{m.Input, m.Output, m.Group} {
+	key := m.key()
+	for _, v := range [...]Multiplier{m.Input, m.Output, m.Group, key} {
 		if v < 0 || v > MultiplierMax {
 			return Breakdown{}, fmt.Errorf("%w: %d e-4", ErrMultiplier, v)
 		}
@@ -121,59 +59,96 @@ func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
 	if p == nil {
 		return Breakdown{Unpriced: true}, nil
 	}
-	if min(p.Input, p.CachedInput, p.CacheWrite5m, p.CacheWrite1h, p.Output, Price(p.PerRequest)) < 0 {
+	if !p.valid() {
 		return Breakdown{}, ErrRate
 	}
-	up, err := costs(p, u, m.Input, m.Output, One)
+	up, err := costs(p, &u, &m, One, One)
 	if err != nil {
 		return Breakdown{}, err
 	}
-	if m.Group == One {
+	if m.Group == One && key == One {
 		return Breakdown{Upstream: up, Caller: up}, nil
 	}
-	caller, err := costs(p, u, m.Input, m.Output, m.Group)
+	caller, err := costs(p, &u, &m, m.Group, key)
 	if err != nil {
 		return Breakdown{}, err
 	}
 	return Breakdown{Upstream: up, Caller: caller}, nil
 }
 
-func costs(p *Rates, u Usage, in, out, group Multiplier) (Costs, error) {
+// costs prices every class. group and key scale everything.
+func costs(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) (Costs, error) {
 	var c Costs
+	output, reasoning := u.Output, int64(0)
+	if p.Reasoning != p.Output {
+		output, reasoning = u.Output-u.Reasoning, u.Reasoning
+	}
 	for _, class := range [...]struct {
 		into   *money.Amount
 		tokens int64
 		price  Price
 		m      Multiplier
 	}{
-		{&c.Input, u.Input, p.Input, in},
-		{&c.CachedInput, u.CachedInput, p.CachedInput, in},
-		{&c.CacheWrite5m, u.CacheWrite5m, p.CacheWrite5m, in},
-		{&c.CacheWrite1h, u.CacheWrite1h, p.CacheWrite1h, in},
-		{&c.Output, u.Output, p.Output, out},
+		{&c.Input, u.Input, p.Input, m.Input},
+		{&c.CachedInput, u.CachedInput, p.CachedInput, m.Input},
+		{&c.CacheWrite5m, u.CacheWrite5m, p.CacheWrite5m, m.Input},
+		{&c.CacheWrite1h, u.CacheWrite1h, p.CacheWrite1h, m.Input},
+		{&c.AudioInput, u.AudioInput, p.AudioInput, m.Input},
+		{&c.ImageInput, u.ImageInput, p.ImageInput, m.Input},
+		{&c.Output, output, p.Output, m.Output},
+		{&c.Reasoning, reasoning, p.Reasoning, m.Output},
+		{&c.AudioOutput, u.AudioOutput, p.AudioOutput, m.Output},
+		{&c.ImageOutput, u.ImageOutput, p.ImageOutput, m.Output},
 	} {
-		// Units: 1e-12 (price) × 1e-4 × 1e-4 (multipliers) = 1e-20 USD, ten places below an Amount.
-		v, ok := product(uint64(class.tokens), uint64(class.price), uint64(class.m)*uint64(group), 1e10)
+		if class.tokens == 0 || class.price == 0 {
+			continue
+		}
+		// Units: 1e-12 (price) × 1e-4 × 1e-4 × 1e-4 (multipliers) = 1e-24 USD, fourteen places below an Amount.
+		v, ok := product(uint64(class.tokens), uint64(class.price), uint64(class.m)*uint64(group)*uint64(key), 1e14)
 		if !ok {
 			return Costs{}, ErrOverflow
 		}
 		*class.into = v
-		if c.Total, ok = add(c.Total, v); !ok {
+	}
+	for _, class := range [...]struct {
+		into  *money.Amount
+		n     int64
+		price money.Amount
+	}{
+		{&c.PerRequest, 1, p.PerRequest},
+		{&c.Images, u.Images, p.PerImage},
+		{&c.WebSearches, u.WebSearches, p.PerWebSearch},
+		{&c.FileSearches, u.FileSearches, p.PerFileSearch},
+	} {
+		if class.n == 0 || class.price == 0 {
+			continue
+		}
+		v, ok := product(uint64(class.n), uint64(class.price), uint64(group)*uint64(key), 1e8)
+		if !ok {
+			return Costs{}, ErrOverflow
+		}
+		*class.into = v
+	}
+	return c.summed()
+}
+
+// summed is c with its total.
+func (c Costs) summed() (Costs, error) {
+	total, ok := money.Amount(0), true
+	for _, v := range [...]money.Amount{
+		c.Input, c.CachedInput, c.CacheWrite5m, c.CacheWrite1h, c.Output, c.Reasoning, c.AudioInput, c.AudioOutput,
+		c.ImageInput, c.ImageOutput, c.PerRequest, c.Images, c.WebSearches, c.FileSearches,
+	} {
+		if total, ok = add(total, v); !ok {
 			return Costs{}, ErrOverflow
 		}
 	}
-	var ok bool
-	if c.PerRequest, ok = product(1, uint64(p.PerRequest), uint64(group), 1e4); !ok {
-		return Costs{}, ErrOverflow
-	}
-	if c.Total, ok = add(c.Total, c.PerRequest); !ok {
-		return Costs{}, ErrOverflow
-	}
+	c.Total = total
 	return c, nil
 }
 
 // product is a × b × c / d, rounded half to even; ok is false when it exceeds an Amount. It needs no arithmetic beyond
-// 128 bits: a product that does not fit them is, divided by at most 1e10 < 2^34, still above 2^94.
+// 128 bits: a product that does not fit them is, divided by at most 1e14 < 2^47, still above 2^81.
 func product(a, b, c, d uint64) (_ money.Amount, ok bool) {
 	hi, lo := bits.Mul64(a, b)
 	over, hi := bits.Mul64(hi, c)
@@ -192,6 +167,7 @@ func product(a, b, c, d uint64) (_ money.Amount, ok bool) {
 	return money.Amount(q), q <= math.MaxInt64
 }
 
+// add is the sum of two amounts that are not negative.
 func add(a, b money.Amount) (money.Amount, bool) {
 	if a > math.MaxInt64-b {
 		return 0, false

@@ -5,19 +5,21 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/penstock/penstock/domain/money"
 )
 
-// oracle prices one class with rationals: (tokens × price × 1e-12 × m × 1e-4 × g × 1e-4) USD in units of 1e-10,
-// rounded half to even by comparing the remainder, sharing no code with Cost.
-func oracle(tokens, price, m, g int64) *big.Int {
+// oracle prices one class with rationals: (tokens × price × 1e-12 × m × 1e-4 × g × 1e-4 × k × 1e-4) USD in units of
+// 1e-10, rounded half to even by comparing the remainder, sharing no code with Cost.
+func oracle(tokens, price, m, g, k int64) *big.Int {
 	n := big.NewInt(tokens)
-	for _, f := range []int64{price, m, g} {
+	for _, f := range []int64{price, m, g, k} {
 		n.Mul(n, big.NewInt(f))
 	}
-	d := new(big.Int).Exp(big.NewInt(10), big.NewInt(10), nil)
+	d := new(big.Int).Exp(big.NewInt(10), big.NewInt(14), nil)
 	q, r := new(big.Int).QuoRem(n, d, new(big.Int))
 	switch twice := r.Lsh(r, 1).Cmp(d); {
 	case twice > 0, twice == 0 && q.Bit(0) == 1:
@@ -26,48 +28,90 @@ func oracle(tokens, price, m, g int64) *big.Int {
 	return q
 }
 
-func oracleCosts(p *Rates, u Usage, in, out, g int64) (classes [6]*big.Int, total *big.Int) {
-	classes = [6]*big.Int{
-		oracle(u.Input, int64(p.Input), in, g), oracle(u.CachedInput, int64(p.CachedInput), in, g),
-		oracle(u.CacheWrite5m, int64(p.CacheWrite5m), in, g), oracle(u.CacheWrite1h, int64(p.CacheWrite1h), in, g),
-		oracle(u.Output, int64(p.Output), out, g),
-		oracle(int64(p.PerRequest), 100, 1e4, g), // 1e-10 USD × 100 = 1e-12 USD
+func oracleCosts(p *Rates, u Usage, in, out, g, k int64) (list [14]*big.Int, total *big.Int) {
+	thoughts := u.Reasoning
+	if p.Reasoning == p.Output {
+		thoughts = 0
+	}
+	unit := func(n int64, price money.Amount) *big.Int { return oracle(n, int64(price), 1e6, g, k) } // 1e-10 USD × 1e6 = 1e-16
+	list = [14]*big.Int{
+		oracle(u.Input, int64(p.Input), in, g, k), oracle(u.CachedInput, int64(p.CachedInput), in, g, k),
+		oracle(u.CacheWrite5m, int64(p.CacheWrite5m), in, g, k), oracle(u.CacheWrite1h, int64(p.CacheWrite1h), in, g, k),
+		oracle(u.Output-thoughts, int64(p.Output), out, g, k), oracle(thoughts, int64(p.Reasoning), out, g, k),
+		oracle(u.AudioInput, int64(p.AudioInput), in, g, k), oracle(u.AudioOutput, int64(p.AudioOutput), out, g, k),
+		oracle(u.ImageInput, int64(p.ImageInput), in, g, k), oracle(u.ImageOutput, int64(p.ImageOutput), out, g, k),
+		unit(1, p.PerRequest), unit(u.Images, p.PerImage), unit(u.WebSearches, p.PerWebSearch), unit(u.FileSearches, p.PerFileSearch),
 	}
 	total = new(big.Int)
-	for _, c := range classes {
+	for _, c := range list {
 		total.Add(total, c)
 	}
-	return classes, total
+	return list, total
 }
 
-func list(c Costs) [6]money.Amount {
-	return [6]money.Amount{c.Input, c.CachedInput, c.CacheWrite5m, c.CacheWrite1h, c.Output, c.PerRequest}
+func list(c Costs) [14]money.Amount {
+	return [14]money.Amount{
+		c.Input, c.CachedInput, c.CacheWrite5m, c.CacheWrite1h, c.Output, c.Reasoning, c.AudioInput, c.AudioOutput,
+		c.ImageInput, c.ImageOutput, c.PerRequest, c.Images, c.WebSearches, c.FileSearches,
+	}
+}
+
+// dice makes random usages, rates and multipliers; magnitudes vary from zero to beyond the range, so that small
+// roundings and overflows are both met.
+type dice struct{ *rand.Rand }
+
+func (r dice) number(maxBits int) int64 { return int64(r.Uint64() >> (64 - r.IntN(maxBits) - 1) >> 1) }
+
+func (r dice) multiplier() Multiplier {
+	if r.IntN(3) == 0 {
+		return One
+	}
+	return Multiplier(r.Int64N(int64(MultiplierMax) + 1))
+}
+
+func (r dice) multipliers() Multipliers {
+	m := Multipliers{Input: r.multiplier(), Output: r.multiplier(), Group: r.multiplier()}
+	if r.IntN(2) == 0 {
+		k := r.multiplier()
+		m.Key = &k
+	}
+	return m
+}
+
+func (r dice) usage(bits int) Usage {
+	var u Usage
+	for v, i := reflect.ValueOf(&u).Elem(), 0; i < v.NumField(); i++ {
+		v.Field(i).SetInt(r.number(bits))
+	}
+	u.Reasoning = min(u.Reasoning, u.Output)
+	return u
+}
+
+func (r dice) rates(bits int) *Rates {
+	price := func() Price { return Price(r.number(bits)) }
+	amount := func() money.Amount { return money.Amount(r.number(40)) }
+	p := &Rates{Input: price(), CachedInput: price(), CacheWrite5m: price(), CacheWrite1h: price(), Output: price(), Reasoning: price(),
+		AudioInput: price(), AudioOutput: price(), ImageInput: price(), ImageOutput: price(),
+		PerRequest: amount(), PerImage: amount(), PerWebSearch: amount(), PerFileSearch: amount()}
+	if r.IntN(2) == 0 {
+		p.Reasoning = p.Output
+	}
+	return p
 }
 
 func TestCostEqualsTheExactOracleOnRandomCases(t *testing.T) {
 	const seed = 20260101
-	r := rand.New(rand.NewPCG(seed, 0))
-	// Magnitudes vary from zero to beyond the range, so that small roundings and overflows are both met.
-	number := func(maxBits int) int64 { return int64(r.Uint64() >> (64 - r.IntN(maxBits) - 1) >> 1) }
-	multiplier := func() Multiplier {
-		if r.IntN(3) == 0 {
-			return One
-		}
-		return Multiplier(r.Int64N(int64(MultiplierMax) + 1))
-	}
+	r := dice{rand.New(rand.NewPCG(seed, 0))}
 	overflows := 0
 	for i := range 40_000 {
 		tokenBits, priceBits := 24, 30
 		if i%4 == 0 {
-			tokenBits, priceBits = 63, 63
+			tokenBits, priceBits = 59, 63
 		}
-		u := Usage{Input: number(tokenBits), CachedInput: number(tokenBits), CacheWrite5m: number(tokenBits), CacheWrite1h: number(tokenBits), Output: number(tokenBits)}
-		p := &Rates{Input: Price(number(priceBits)), CachedInput: Price(number(priceBits)), CacheWrite5m: Price(number(priceBits)),
-			CacheWrite1h: Price(number(priceBits)), Output: Price(number(priceBits)), PerRequest: money.Amount(number(40))}
-		m := Multipliers{Input: multiplier(), Output: multiplier(), Group: multiplier()}
+		u, p, m := r.usage(tokenBits), r.rates(priceBits), r.multipliers()
 		got, err := Cost(p, u, m)
-		up, upTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(One))
-		caller, callerTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(m.Group))
+		up, upTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(One), int64(One))
+		caller, callerTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(m.Group), int64(m.key()))
 		if !upTotal.IsInt64() || !callerTotal.IsInt64() {
 			overflows++
 			if !errors.Is(err, ErrOverflow) {
@@ -105,11 +149,11 @@ func TestHalvesAreRoundedToEven(t *testing.T) {
 		{"one and a half is two", Usage{Input: 3}, Rates{Input: 50}, Plain(), 2},
 		{"two and a half is two", Usage{Input: 5}, Rates{Input: 50}, Plain(), 2},
 		{"three and a half is four", Usage{Input: 7}, Rates{Input: 50}, Plain(), 4},
-		{"just above a half is one", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One + 1, One, One}, 1},
-		{"just below a half is nothing", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One - 1, One, One}, 0},
-		{"a half made by the multiplier", Usage{Input: 1}, Rates{Input: 100}, Multipliers{One / 2, One, One}, 0},
-		{"a half of an odd amount made by the multiplier", Usage{Input: 3}, Rates{Input: 100}, Multipliers{One / 2, One, One}, 2},
-		{"every place of both multipliers counts", Usage{Output: 1}, Rates{Output: 50}, Multipliers{One, One + 1, One - 1}, 0},
+		{"just above a half is one", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One + 1, One, One, nil}, 1},
+		{"just below a half is nothing", Usage{Input: 1}, Rates{Input: 50}, Multipliers{One - 1, One, One, nil}, 0},
+		{"a half made by the multiplier", Usage{Input: 1}, Rates{Input: 100}, Multipliers{One / 2, One, One, nil}, 0},
+		{"a half of an odd amount made by the multiplier", Usage{Input: 3}, Rates{Input: 100}, Multipliers{One / 2, One, One, nil}, 2},
+		{"every place of both multipliers counts", Usage{Output: 1}, Rates{Output: 50}, Multipliers{One, One + 1, One - 1, nil}, 0},
 	} {
 		got, err := Cost(&c.p, c.u, c.m)
 		if err != nil || got.Caller.Total != c.want {
@@ -121,7 +165,7 @@ func TestHalvesAreRoundedToEven(t *testing.T) {
 // Rounding twice would give 1: half a unit up after the first multiplier, and again after the second.
 func TestRoundingHappensOnceOverBothMultipliers(t *testing.T) {
 	// 1 token × 90e-12 × 0.9 × 0.6 = 48.6e-12 USD: nothing. Rounded in between: 1, then 0.6, rounded to 1.
-	got, err := Cost(&Rates{Input: 90}, Usage{Input: 1}, Multipliers{9000, One, 6000})
+	got, err := Cost(&Rates{Input: 90}, Usage{Input: 1}, Multipliers{9000, One, 6000, nil})
 	if err != nil || got.Upstream.Total != 1 || got.Caller.Total != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -138,7 +182,7 @@ func TestClassesAreRoundedApartAndSummed(t *testing.T) {
 
 // C34: the input multiplier scales every input class, the output multiplier the output. Pain 65: a class is priced once.
 func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
-	p := &Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 6_000_000, Output: 15_000_000, PerRequest: money.USD / 100}
+	p := &Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 6_000_000, Output: 15_000_000, Reasoning: 15_000_000, PerRequest: money.USD / 100}
 	u := Usage{Input: 1_000_000, CachedInput: 1_000_000, CacheWrite5m: 1_000_000, CacheWrite1h: 1_000_000, Output: 1_000_000, Reasoning: 900_000}
 	got, err := Cost(p, u, Multipliers{Input: 2 * One, Output: One / 2, Group: One + 5000})
 	if err != nil {
@@ -151,8 +195,8 @@ func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
 		}
 		return a
 	}
-	up := Costs{usd("6"), usd("0.6"), usd("7.5"), usd("12"), usd("7.5"), usd("0.01"), usd("33.61")}
-	caller := Costs{usd("9"), usd("0.9"), usd("11.25"), usd("18"), usd("11.25"), usd("0.015"), usd("50.415")}
+	up := Costs{Input: usd("6"), CachedInput: usd("0.6"), CacheWrite5m: usd("7.5"), CacheWrite1h: usd("12"), Output: usd("7.5"), PerRequest: usd("0.01"), Total: usd("33.61")}
+	caller := Costs{Input: usd("9"), CachedInput: usd("0.9"), CacheWrite5m: usd("11.25"), CacheWrite1h: usd("18"), Output: usd("11.25"), PerRequest: usd("0.015"), Total: usd("50.415")}
 	if got.Upstream != up || got.Caller != caller {
 		t.Fatalf("got %+v", got)
 	}
@@ -160,7 +204,7 @@ func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
 
 // Pain 64: cached tokens are paid at the cache price only. Pain 68: reasoning is part of the output, never added to it.
 func TestNoTokenIsPaidTwice_Pain64_68(t *testing.T) {
-	p := &Rates{Input: 2_500_000, CachedInput: 1_250_000, Output: 10_000_000}
+	p := &Rates{Input: 2_500_000, CachedInput: 1_250_000, Output: 10_000_000, Reasoning: 10_000_000}
 	got, err := Cost(p, Usage{Input: 200, CachedInput: 800, Output: 50, Reasoning: 50}, Plain())
 	if err != nil || got.Caller.Total.String() != "0.002" { // 0.0005 + 0.001 + 0.0005
 		t.Fatalf("got %s, %v", got.Caller.Total, err)
@@ -188,7 +232,8 @@ func TestImpossibleUsageIsRefused_Pain66(t *testing.T) {
 			t.Errorf("%+v: got %+v, %v", u, got, err)
 		}
 	}
-	for _, m := range []Multipliers{{-1, One, One}, {One, MultiplierMax + 1, One}, {One, One, -5}} {
+	tooMuch := MultiplierMax + 1
+	for _, m := range []Multipliers{{-1, One, One, nil}, {One, MultiplierMax + 1, One, nil}, {One, One, -5, nil}, {One, One, One, &tooMuch}} {
 		if got, err := Cost(&Rates{Input: 1}, Usage{Input: 1}, m); !errors.Is(err, ErrMultiplier) {
 			t.Errorf("%+v: got %+v, %v", m, got, err)
 		}
@@ -208,11 +253,11 @@ func TestTheLargestAmountFitsAndOneMoreDoesNot(t *testing.T) {
 		u Usage
 	}{
 		"one class":   {Rates{Input: 101}, Usage{Input: math.MaxInt64}},
-		"the sum":     {Rates{Input: 100, Output: 100}, Usage{Input: math.MaxInt64, Output: 1}},
+		"the sum":     {Rates{Input: 100, Output: 200}, Usage{Input: math.MaxInt64 - 1, Output: 1}},
 		"a half up":   {Rates{Input: 50, PerRequest: math.MaxInt64}, Usage{Input: 2}},
 		"all extreme": {Rates{Input: math.MaxInt64}, Usage{Input: math.MaxInt64}},
 	} {
-		if got, err := Cost(&c.p, c.u, Multipliers{One, One, One}); !errors.Is(err, ErrOverflow) {
+		if got, err := Cost(&c.p, c.u, Plain()); !errors.Is(err, ErrOverflow) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
@@ -240,5 +285,28 @@ func BenchmarkCost(b *testing.B) {
 		if _, err := Cost(p, u, m); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A new class must not be forgotten where members are written out one by one.
+func TestEveryClassIsSummedAndChecked_Pain66(t *testing.T) {
+	kinds := reflect.TypeFor[Usage]()
+	if kinds.NumField() != len(classes) {
+		t.Fatalf("%d members, %d names", kinds.NumField(), len(classes))
+	}
+	for i := range kinds.NumField() {
+		var one, twice Usage
+		reflect.ValueOf(&one).Elem().Field(i).SetInt(7)
+		reflect.ValueOf(&twice).Elem().Field(i).SetInt(14)
+		if one.Plus(one) != twice {
+			t.Errorf("%s is not summed", kinds.Field(i).Name)
+		}
+		reflect.ValueOf(&one).Elem().Field(i).SetInt(-1)
+		if err := one.Check(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), classes[i]+" is negative") {
+			t.Errorf("%s: %v", kinds.Field(i).Name, err)
+		}
+	}
+	if err := (Usage{Input: math.MaxInt64, ImageOutput: 1}).Check(); !errors.Is(err, ErrUsage) {
+		t.Errorf("a total out of range: %v", err)
 	}
 }

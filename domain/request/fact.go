@@ -44,15 +44,19 @@ type Ask struct {
 	Model      string `json:"model,omitempty"`
 	Stream     bool   `json:"stream,omitempty"`
 	Session    string `json:"session,omitempty"`
+	Continues  string `json:"continuation,omitempty"`      // id of the response or conversation that it goes on from
 	Client     string `json:"client,omitempty"`            // user agent, cut to 100 bytes
+	Profile    string `json:"client_profile,omitempty"`    // the program when it was recognised: claude_code, codex …
 	ClientID   string `json:"client_request_id,omitempty"` // x-client-request-id
 	Address    string `json:"address,omitempty"`           // peer address without port
 }
 
-// Exclusion is a candidate that the plan left out, and why.
+// Exclusion is a candidate that the plan left out, and why; with an account it is only that one of the upstream.
 type Exclusion struct {
-	Upstream string `json:"upstream"`
-	Reason   string `json:"reason"` // model_not_allowed, circuit_open, not_granted, no_account, excluded, concurrency_full …
+	Upstream string    `json:"upstream"`
+	Reason   string    `json:"reason"`            // model_not_allowed, circuit_open, not_granted, no_account, excluded, concurrency_full …
+	Account  string    `json:"account,omitempty"` // Reason is then disabled, expired, dead, blocked or excluded
+	Until    time.Time `json:"until,omitzero"`    // of a block
 }
 
 // Candidate is one upstream of the plan, in order.
@@ -68,6 +72,7 @@ type Admitted struct {
 	InputEstimate int64       `json:"input_estimate,omitempty"` // tokens, from the size of the body
 	Plan          []Candidate `json:"plan"`
 	Excluded      []Exclusion `json:"excluded,omitempty"`
+	Affinity      string      `json:"affinity,omitempty"` // what became of the session's binding; "" without one
 }
 
 // Queued: all candidates were full; the request waits.
@@ -168,6 +173,7 @@ type Settled struct {
 	Usage          pricing.Usage  `json:"usage,omitzero"`
 	UsageSource    pricing.Source `json:"usage_source"`
 	ServiceTier    string         `json:"service_tier,omitempty"` // as reported
+	ResponseID     string         `json:"response_id,omitempty"`  // of an answer that a later request can go on from
 	PriceVersion   string         `json:"price_version,omitempty"`
 	Multipliers    Multipliers    `json:"multipliers,omitzero"`
 	UpstreamCost   money.Amount   `json:"upstream_cost,omitzero"`

@@ -1,12 +1,12 @@
 // Package routing makes the plan of a request: the ordered candidates, and why every other upstream was left out. It is
-// a pure function of the catalogue's snapshot, the live figures and the request.
+// a pure function of the catalogue's snapshot, the live figures and the request. A Budget then counts what the plan may
+// cost in calls.
 package routing
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
+	"github.com/penstock/penstock/domain/affinity"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/failure"
@@ -23,7 +23,8 @@ const (
 	HalfOpen
 )
 
-// Figures of an upstream as it is now. The zero value is an idle upstream of which nothing is known.
+// Figures of an upstream as it is now. The zero value is an idle upstream of which nothing is known; what is not known
+// counts as the best.
 type Figures struct {
 	Breaker   State
 	Until     time.Time     // end of Open
@@ -32,6 +33,8 @@ type Figures struct {
 	Slots     int           // 0: unlimited
 	Waiting   int           // requests in the queue
 	TTFT      time.Duration // usual time to the first content; 0: unknown
+	Failures  float64       // share of failures among the recent outcomes, 0..1
+	LastUsed  int64         // of its last lease, in Unix nanoseconds; 0: never
 }
 
 // full says that a request would have to wait.
@@ -42,8 +45,16 @@ type AccountFigures struct {
 	Held         int
 	Slots        int       // 0: unlimited
 	BlockedUntil time.Time // zero or past: not blocked
+	ByHand       bool      // the block is an operator's: not even a last resort
 	Active       bool      // false: its credential is dead
+	TTFT         time.Duration
+	Failures     float64
+	LastUsed     int64   // Unix nanoseconds; 0: never
+	QuotaUsed    float64 // share of the provider's quota that is used, 0..1; 0 also when it is not known
+	QuotaReset   int64   // when that quota is renewed, in Unix nanoseconds; 0: unknown
 }
+
+func (f *AccountFigures) full() bool { return f.Slots > 0 && f.Held >= f.Slots }
 
 // Live answers with figures that may be a moment old; the lease has the last word.
 type Live interface {
@@ -51,214 +62,205 @@ type Live interface {
 	Account(id string) AccountFigures
 }
 
+// Batch is a Live that finds all accounts of an upstream at once, which is cheaper than one by one. Accounts sets every
+// element of into, which is as long as u.Accounts and in the same order (by id); it must not keep into.
+type Batch interface {
+	Live
+	Accounts(u *catalog.CompiledUpstream, into []AccountFigures)
+}
+
 // Query is what a plan is asked for.
 type Query struct {
-	Capability      dialect.Capability
-	Fallback        dialect.Capability // serves when no granted upstream declares Capability (C8, C9); "": none
+	Capability      dialect.Capability // of the endpoint
+	Client          dialect.Client     // a recognised one has a pool of its own, with that of Capability to fall back to (C7-C9)
+	Fallback        dialect.Capability // serves where Capability cannot, when Client says nothing of that; "": none
 	Model           string             // as the client named it; "" passes every model rule (C43)
 	Key             *catalog.Key       // of the same snapshot
 	Now             time.Time
-	Seed            uint64   // chance comes from outside; the same seed gives the same plan
-	Exclude         []string // upstreams that failed in this request
-	ExcludeAccounts []string // accounts that failed in this request
+	Seed            uint64          // chance comes from outside; the same seed gives the same plan
+	Turn            uint64          // round_robin: plans made before, of the same capability; losing it only restarts the rounds (E22)
+	Exclude         []string        // upstreams that failed in this request
+	ExcludeAccounts []string        // accounts that failed in this request
+	Session         affinity.Lookup // where the session belongs; the zero value is nowhere
+	Length          int64           // bytes of the body, for migration by length
+	LastResort      bool            // the lease can take an account although it is blocked; else those are left out
 }
 
 // Candidate is one upstream to try. Its Accounts belong to the plan.
 type Candidate struct {
 	Upstream      *catalog.Upstream
-	Accounts      []string // by preference: least used first; never empty
+	Accounts      []string // by preference; never empty
 	ResolvedModel string   // by alias rules, for logs and prices
 	Redirect      bool     // an alias rule applied
 	UpstreamModel string   // what the body must say; "" leaves it unchanged
 	Tier          int      // the upstream's priority
 	Why           string
+	Capability    dialect.Capability // of the pool that it comes from
+	Attempts      int                // calls it may get: by its accounts, the settings and the plan's own number
+	LastResort    bool               // all its accounts are blocked: the lease must be asked to take one nevertheless (E19)
+
+	full     bool // no free slot
+	account  bool // its first account has a free slot
+	ttft     time.Duration
+	failures float64
 }
 
 // Why a candidate is where it is.
 const (
-	WhyWeighted = "weighted_selection"
-	WhySingle   = "single_candidate_remaining" // alone in its tier
-	WhyProbe    = "half_open_probe"
+	WhyWeighted    = "weighted_selection"
+	WhyRoundRobin  = "round_robin_selection"
+	WhyLeastLoaded = "least_loaded_selection"
+	WhyLRU         = "lru_selection"
+	WhyScore       = "score_selection"
+	WhySingle      = "single_candidate_remaining" // alone in its tier
+	WhyProbe       = "half_open_probe"
+	WhyLastResort  = "last_resort" // all its accounts are blocked, and so are those of all others
+	WhyBound       = "affinity_hit"
+	WhyMigrated    = "affinity_migrated" // the session moves up to this upstream
+	WhyPinned      = "affinity_pinned"   // no other account can go on with it
 )
 
-// Why an upstream was left out.
+// Why an upstream or an account was left out.
 const (
 	NotGranted      = "not_granted"
 	ModelNotAllowed = "model_not_allowed"
 	CircuitOpen     = "circuit_open"
-	Excluded        = "excluded"   // it failed in this request
-	NoAccount       = "no_account" // none that is active, granted and unblocked
+	Excluded        = "excluded"         // it failed in this request
+	NoAccount       = "no_account"       // none that is active, granted and unblocked
+	PinnedElsewhere = "pinned_elsewhere" // only the account that has the conversation can go on with it
+
+	AccountDisabled = "disabled" // by the operator
+	AccountExpired  = "expired"
+	AccountDead     = "dead" // its credential is refused
+	AccountBlocked  = "blocked"
 )
 
-// exclusionsMax bounds what a plan says about upstreams that it leaves out, because it becomes part of an event.
-const exclusionsMax = 32
+// Bounds of what a plan says about what it leaves out, because it becomes part of an event.
+const (
+	exclusionsMax = 32
+	accountsMax   = 32
+)
+
+// AccountExclusion is an account of a granted upstream that the plan does not use.
+type AccountExclusion struct {
+	Upstream string
+	Account  string
+	Reason   string
+	Until    time.Time // of a block
+}
 
 // Plan is the answer to a Query. It is reused: Make overwrites it and keeps its memory, so nothing of it may be held
 // beyond the next Make.
 type Plan struct {
-	Candidates []Candidate
-	Excluded   []request.Exclusion // upstreams with the capability, at most 32; not_granted ones only without candidates
-	Unlisted   int                 // further exclusions
-	Capability dialect.Capability  // of the pool that was used
-	Refusal    failure.Refusal     // set when there are no candidates
+	Candidates       []Candidate
+	Attempts         int                 // calls that the candidates may get together (E23, E26)
+	Excluded         []request.Exclusion // upstreams with the capability, at most 32; not_granted ones only without candidates
+	Unlisted         int                 // further exclusions
+	ExcludedAccounts []AccountExclusion  // at most 32
+	UnlistedAccounts int
+	Capability       dialect.Capability // of the pool that was used
+	Model            string             // asked for, without the upstream in front of it
+	Affinity         string             // "" without a binding; affinity_hit, affinity_migrated, affinity_pinned, affinity_escaped_…
+	Origin           string             // account that alone can read the request's encrypted reasoning; for any other it must be dropped
+	Refusal          failure.Refusal    // set when there are no candidates
 
 	accounts []string
 	ranks    []rank
+	facts    []AccountFigures
+	blocked  []rank
 	draws    []draw
+	spots    []spot
+	figures  []figures
+	last     []Candidate // of last resort, until all others stand
 }
 
-// rank is an account of one upstream while they are sorted.
-type rank struct {
-	id          string
-	held, slots int
-}
-
-// draw is a candidate of one tier while it is put into order.
-type draw struct {
-	full bool // behind the others of its tier: who has a free slot now is asked first
-	key  float64
-	ttft time.Duration
-	at   int // in Candidates
-}
-
-// tally counts why upstreams fell out.
-type tally struct {
-	pool, granted, matched, open int
-	until                        time.Time // earliest end of an open breaker or a block
+// maker is one run of Make. It lives on the stack.
+type maker struct {
+	*Plan
+	q        Query
+	snap     *catalog.Snapshot
+	live     Live
+	batch    Batch // nil: live is none
+	now      int64 // Unix nanoseconds, where age or quota count
+	tier     int   // place of the first candidate of the tier that is put into order
+	grant    catalog.Grant
+	set      *catalog.Scheduling
+	strategy string
+	why      string
+	name     catalog.Name
+	pin      bool   // only the bound account can serve
+	lost     string // why the bound account is no candidate
+	random   uint64
+	free     bool // a candidate has a free slot
 }
 
 // Make fills into with the plan for q. Order of the filters: capability, grants, model rules, breaker, exclusions,
-// accounts; then tiers ascending, and weighted chance within a tier.
+// accounts; then tiers ascending, and the strategy within a tier; then affinity. The pool to fall back to is used when
+// that of the capability has nobody who could serve now (C8, C9, C47): behind those that are only full.
 func Make(q Query, snap *catalog.Snapshot, live Live, into *Plan) {
-	into.Excluded, into.Unlisted, into.Refusal = into.Excluded[:0], 0, failure.Refusal{}
-	into.Capability = q.Capability
-	grant := snap.Grant(q.Key)
-	t := into.fill(&q, snap, live, &grant)
-	if t.granted == 0 && q.Fallback != "" {
-		first := t
-		into.Capability = q.Fallback
-		if t = into.fill(&q, snap, live, &grant); t.pool == 0 {
-			into.Capability, t = q.Capability, first
+	m := maker{Plan: into, q: q, snap: snap, live: live, grant: snap.Grant(q.Key), set: &snap.Settings.Scheduling,
+		strategy: snap.StrategyOf(q.Key), name: snap.ResolveName(q.Key, q.Model), random: q.Seed}
+	m.why = whys[m.strategy]
+	m.batch, _ = live.(Batch)
+	if m.strategy == catalog.StrategyScore || m.strategy == catalog.StrategyLRU {
+		m.now = q.Now.UnixNano()
+	}
+	m.reset()
+	need, fallback := q.Capability, q.Fallback
+	if fallback == "" {
+		need, fallback = dialect.Pools(q.Capability, q.Client)
+	}
+	into.Capability = need
+	t := m.fill(need, "")
+	if !m.free && fallback != "" {
+		second := m.fill(fallback, need)
+		if t.granted == 0 && second.pool > 0 {
+			t, into.Capability = second, fallback
+		} else {
+			t.merge(second)
 		}
 	}
+	into.Candidates = append(into.Candidates, into.last...)
 	if len(into.Candidates) == 0 {
-		into.refuse(&q, snap, &grant, t)
+		m.refuse(t)
+		return
 	}
-	if t.granted < t.pool && len(into.Candidates) == 0 {
-		for _, u := range snap.Pool(into.Capability) {
-			if !grant.Upstream(u) {
-				into.exclude(u.ID, NotGranted)
-			}
-		}
+	m.bind()
+	m.share(snap.Settings.MaxAttempts)
+	into.Capability = into.Candidates[0].Capability
+}
+
+func (m *maker) reset() {
+	p := m.Plan
+	p.Candidates, p.accounts, p.last = p.Candidates[:0], p.accounts[:0], p.last[:0]
+	p.figures = p.figures[:0]
+	p.Excluded, p.Unlisted, p.ExcludedAccounts, p.UnlistedAccounts = p.Excluded[:0], 0, p.ExcludedAccounts[:0], 0
+	p.Refusal, p.Affinity, p.Origin, p.Attempts, p.Model = failure.Refusal{}, "", "", 0, m.name.Model
+	switch m.q.Session.Pin {
+	case affinity.PinContinuation, affinity.PinCiphertext:
+		m.pin = true
+	case affinity.PinReasoning:
+		m.pin, p.Origin = !m.set.DropReasoning, m.q.Session.Binding.Account
 	}
 }
 
-// fill makes the candidates of one pool.
-func (p *Plan) fill(q *Query, snap *catalog.Snapshot, live Live, grant *catalog.Grant) (t tally) {
-	p.Candidates, p.accounts = p.Candidates[:0], p.accounts[:0]
-	tier, random := 0, q.Seed
-	for _, u := range snap.Pool(p.Capability) {
-		t.pool++
-		if !grant.Upstream(u) {
-			continue
+// share says how many calls each candidate may get, and all together.
+func (m *maker) share(most int) {
+	sum := 0
+	for i := range m.Candidates {
+		c := &m.Candidates[i]
+		c.Attempts = len(c.Accounts) * perAccount(m.set)
+		if m.set.PerUpstream > 0 {
+			c.Attempts = min(c.Attempts, m.set.PerUpstream)
 		}
-		t.granted++
-		match := u.Match(q.Model)
-		if !match.Matched {
-			p.exclude(u.ID, ModelNotAllowed)
-			continue
+		if most > 0 {
+			c.Attempts = min(c.Attempts, most)
 		}
-		t.matched++
-		f := live.Upstream(u.ID)
-		probing, reason := breaker(&f, q.Now)
-		if reason == "" && slices.Contains(q.Exclude, u.ID) {
-			reason = Excluded
-		}
-		if reason == CircuitOpen {
-			t.open++
-			t.soon(f.Until, q.Now)
-		}
-		if reason != "" {
-			p.exclude(u.ID, reason)
-			continue
-		}
-		from := len(p.accounts)
-		if blocked, failed := p.prefer(q, u, live, grant); from == len(p.accounts) {
-			t.soon(blocked, q.Now)
-			if failed {
-				p.exclude(u.ID, Excluded)
-			} else {
-				p.exclude(u.ID, NoAccount)
-			}
-			continue
-		}
-		if n := len(p.Candidates); n > 0 && p.Candidates[n-1].Tier != u.Priority {
-			random = p.order(tier, random)
-			tier = n
-		}
-		c := Candidate{Upstream: u.Upstream, Accounts: p.accounts[from:len(p.accounts):len(p.accounts)],
-			ResolvedModel: match.Resolved, Redirect: match.Redirect, UpstreamModel: u.BodyModel(q.Model, match.Resolved),
-			Tier: u.Priority, Why: WhyWeighted}
-		if probing {
-			c.Why = WhyProbe
-		}
-		p.draws = append(p.draws, draw{full: f.full(), ttft: f.TTFT, at: len(p.Candidates)})
-		p.Candidates = append(p.Candidates, c)
+		sum += c.Attempts
 	}
-	p.order(tier, random)
-	return t
-}
-
-// breaker says whether an upstream is a probe, or out of service (A41).
-func breaker(f *Figures, now time.Time) (probing bool, reason string) {
-	switch {
-	case f.Breaker == Open && now.Before(f.Until), f.Breaker == HalfOpen && !f.ProbeFree:
-		return false, CircuitOpen
+	if m.Attempts = sum; most > 0 {
+		m.Attempts = min(sum, most)
 	}
-	return f.Breaker != Closed, ""
-}
-
-// prefer appends the usable accounts of an upstream, least used first, equal ones in their fixed order. Without one it
-// says until when they are blocked, and whether some would be usable if they had not failed in this request.
-func (p *Plan) prefer(q *Query, u *catalog.CompiledUpstream, live Live, grant *catalog.Grant) (blocked time.Time, failed bool) {
-	p.ranks = p.ranks[:0]
-	for i := range u.Accounts {
-		a := &u.Accounts[i]
-		if !a.Active || !grant.Account(a) {
-			continue
-		}
-		f := live.Account(a.ID)
-		switch {
-		case !f.Active:
-		case slices.Contains(q.ExcludeAccounts, a.ID):
-			failed = true
-		case f.BlockedUntil.After(q.Now):
-			if blocked.IsZero() || f.BlockedUntil.Before(blocked) {
-				blocked = f.BlockedUntil
-			}
-		default:
-			p.ranks = append(p.ranks, rank{a.ID, f.Held, f.Slots})
-		}
-	}
-	if len(p.ranks) > 1 {
-		slices.SortStableFunc(p.ranks, lessUsed)
-	}
-	for i := range p.ranks {
-		p.accounts = append(p.accounts, p.ranks[i].id)
-	}
-	return blocked, failed
-}
-
-// lessUsed compares held/slots without dividing; unlimited slots count as unused, and then the smaller number wins.
-func lessUsed(a, b rank) int {
-	x, y := a.held*max(b.slots, 1), b.held*max(a.slots, 1)
-	if a.slots == 0 {
-		x = 0
-	}
-	if b.slots == 0 {
-		y = 0
-	}
-	return cmp.Or(cmp.Compare(x, y), cmp.Compare(a.held, b.held))
 }
 
 func (p *Plan) exclude(upstream, reason string) {
@@ -269,29 +271,10 @@ func (p *Plan) exclude(upstream, reason string) {
 	p.Excluded = append(p.Excluded, request.Exclusion{Upstream: upstream, Reason: reason})
 }
 
-// soon keeps the earliest time at which something comes back.
-func (t *tally) soon(until, now time.Time) {
-	if until.After(now) && (t.until.IsZero() || until.Before(t.until)) {
-		t.until = until
+func (p *Plan) excludeAccount(x AccountExclusion) {
+	if len(p.ExcludedAccounts) == accountsMax {
+		p.UnlistedAccounts++
+		return
 	}
-}
-
-// refuse says why there is no candidate.
-func (p *Plan) refuse(q *Query, snap *catalog.Snapshot, grant *catalog.Grant, t tally) {
-	code, reason := failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates
-	switch {
-	case snap.ActiveUpstreams() == 0:
-		code, reason = failure.NoUpstreamsConfigured, ""
-	case grant.NoAccounts:
-		code, reason = failure.NoAccountsInGroup, ""
-	case t.pool == 0:
-		reason = failure.CapabilityNotSupported
-	case t.granted == 0:
-		code, reason = failure.NoAuthorizedUpstreams, ""
-	case t.matched == 0:
-		reason = failure.ModelNotAllowed
-	case t.open == t.matched:
-		reason = failure.UpstreamCircuitOpen
-	}
-	p.Refusal = failure.New(code, reason).WithUntil(t.until, q.Now)
+	p.ExcludedAccounts = append(p.ExcludedAccounts, x)
 }

@@ -82,6 +82,10 @@ func key(id string, change func(*catalog.Key)) []catalog.Resource {
 	return []catalog.Resource{k}
 }
 
+func setting(name, value string) []catalog.Resource {
+	return []catalog.Resource{&catalog.Setting{Name: name, Value: value}}
+}
+
 func plan(snap *catalog.Snapshot, live Live, q Query) *Plan {
 	if q.Key == nil {
 		q.Key = snap.Key("all")
@@ -89,7 +93,7 @@ func plan(snap *catalog.Snapshot, live Live, q Query) *Plan {
 	if q.Capability == "" {
 		q.Capability = dialect.CapChat
 	}
-	q.Now = now
+	q.Now, q.LastResort = now, true
 	var p Plan
 	Make(q, snap, live, &p)
 	return &p
@@ -140,10 +144,11 @@ func TestWhoIsACandidateAndWhyNot(t *testing.T) {
 			"a[a-2]:single_candidate_remaining | b=excluded"},
 		{"without an account", [][]catalog.Resource{up("a", nil, 0), up("b", priority(1), 1)}, nil, nil, Query{}, "b[b-1]:single_candidate_remaining | a=no_account"},
 		{"blocked accounts yield to an unblocked one (E18, E19)", [][]catalog.Resource{up("a", nil, 3)}, nil, accounts{"a-1": blocked, "a-3": {}}, Query{}, "a[a-2]:single_candidate_remaining"},
-		{"wholly blocked", [][]catalog.Resource{up("a", nil, 2), up("b", priority(1), 1)}, nil, accounts{"a-1": blocked, "a-2": {}}, Query{}, "b[b-1]:single_candidate_remaining | a=no_account"},
+		{"wholly blocked", [][]catalog.Resource{up("a", nil, 2), up("b", priority(1), 1)}, nil, accounts{"a-1": blocked, "a-2": {}}, Query{}, "b[b-1]:single_candidate_remaining a[a-1]:last_resort"},
+		{"wholly blocked, of several the one that comes back first (E19)", [][]catalog.Resource{up("a", nil, 3)}, nil, accounts{"a-1": {Active: true, BlockedUntil: now.Add(time.Hour)}, "a-2": blocked, "a-3": {}}, Query{}, "a[a-2 a-1]:last_resort"},
 		{"a block that has ended is none", [][]catalog.Resource{up("a", nil, 1)}, nil, accounts{"a-1": {Active: true, BlockedUntil: now}}, Query{}, "a[a-1]:single_candidate_remaining"},
 		{"the least used account first, unlimited ones as unused", [][]catalog.Resource{up("a", nil, 5)}, nil,
-			accounts{"a-1": {5, 10, time.Time{}, true}, "a-2": {1, 3, time.Time{}, true}, "a-3": {7, 0, time.Time{}, true}, "a-4": {2, 0, time.Time{}, true}, "a-5": {4, 12, time.Time{}, true}}, Query{},
+			accounts{"a-1": {Held: 5, Slots: 10, Active: true}, "a-2": {Held: 1, Slots: 3, Active: true}, "a-3": {Held: 7, Slots: 0, Active: true}, "a-4": {Held: 2, Slots: 0, Active: true}, "a-5": {Held: 4, Slots: 12, Active: true}}, Query{},
 			"a[a-4 a-3 a-2 a-5 a-1]:single_candidate_remaining"},
 	} {
 		if got := show(plan(snapshot(t, c.snap...), board{c.ups, c.accs}, c.q)); got != c.want {
@@ -178,6 +183,7 @@ func TestRefusalsSayWhy_A49_A50_C59_C60_D46(t *testing.T) {
 		[]catalog.Resource{&catalog.Group{ID: "e"}, &catalog.Group{ID: "g", Upstreams: []string{"odd"}}},
 		key("none", func(k *catalog.Key) { k.Upstreams = []string{} }), key("odd", func(k *catalog.Key) { k.Upstreams = []string{"odd"} }),
 		key("in-e", func(k *catalog.Key) { k.Group = "e" }), key("in-g", func(k *catalog.Key) { k.Group = "g" }))
+	strict := snapshot(t, up("a", nil, 1), up("b", nil, 1), setting("scheduling.all_blocked", "reject"))
 	open := func(d time.Duration) Figures { return Figures{Breaker: Open, Until: now.Add(d)} }
 	off := func(u *catalog.Upstream) { u.Active = false }
 	for _, c := range []struct {
@@ -199,7 +205,7 @@ func TestRefusalsSayWhy_A49_A50_C59_C60_D46(t *testing.T) {
 		{"all open, until the first comes back", snap, board{upstreams: map[string]Figures{"a": open(2 * time.Minute), "b": open(90 * time.Second)}}, Query{Model: "m"},
 			"503 ALL_UPSTREAMS_UNAVAILABLE (UPSTREAM_CIRCUIT_OPEN)", later},
 		{"one open, one failed", snap, board{upstreams: map[string]Figures{"a": open(90 * time.Second)}}, Query{Exclude: []string{"b"}}, "503 ALL_UPSTREAMS_UNAVAILABLE (NO_HEALTHY_CANDIDATES)", later},
-		{"all accounts blocked", snap, board{accounts: map[string]AccountFigures{"a-1": {BlockedUntil: later, Active: true}, "b-1": {BlockedUntil: later.Add(1), Active: true}}}, Query{},
+		{"all accounts blocked, and no last resort", strict, board{accounts: map[string]AccountFigures{"a-1": {BlockedUntil: later, Active: true}, "b-1": {BlockedUntil: later.Add(1), Active: true}}}, Query{},
 			"503 ALL_UPSTREAMS_UNAVAILABLE (NO_HEALTHY_CANDIDATES)", later},
 	} {
 		r := plan(c.snap, c.live, c.q).Refusal
@@ -362,10 +368,21 @@ func TestExclusionsAreBounded(t *testing.T) {
 	}
 }
 
+// batch is a board that has the accounts of each upstream together, as the real one.
+type batch struct {
+	board
+	accounts map[string][]AccountFigures
+}
+
+func (b batch) Accounts(u *catalog.CompiledUpstream, into []AccountFigures) {
+	copy(into, b.accounts[u.ID])
+}
+
 // benchmark plans over a board of maps that nobody writes.
-func benchmark(b *testing.B, upstreams, accounts int) {
+func benchmark(b *testing.B, upstreams, accounts int, strategy string) {
 	var all [][]catalog.Resource
 	live := board{map[string]Figures{}, map[string]AccountFigures{}}
+	together := batch{accounts: map[string][]AccountFigures{}}
 	for i := range upstreams {
 		id := fmt.Sprintf("u%03d", i)
 		all = append(all, up(id, func(u *catalog.Upstream) {
@@ -374,13 +391,22 @@ func benchmark(b *testing.B, upstreams, accounts int) {
 		}, accounts))
 		live.upstreams[id] = Figures{TTFT: time.Duration(100+i) * time.Millisecond}
 		for k := range accounts {
-			live.accounts[fmt.Sprint(id, "-", k+1)] = AccountFigures{Held: k % 3, Slots: 10, Active: true}
+			f := AccountFigures{Held: k % 3, Slots: 10, Active: true}
+			live.accounts[fmt.Sprint(id, "-", k+1)] = f
+			together.accounts[id] = append(together.accounts[id], f)
 		}
+	}
+	together.board = live
+	if strategy != "" {
+		all = append(all, setting("scheduling.strategy", strategy))
 	}
 	snap := snapshot(b, all...)
 	q := Query{Capability: dialect.CapChat, Key: snap.Key("all"), Now: now, Model: "gpt-5"}
 	var p Plan
-	var l Live = live
+	var l Live = together
+	if strategy == "" {
+		l = live
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		q.Seed++
@@ -391,8 +417,13 @@ func benchmark(b *testing.B, upstreams, accounts int) {
 	}
 }
 
-func BenchmarkMake3x2(b *testing.B)   { benchmark(b, 3, 2) }
-func BenchmarkMake200x5(b *testing.B) { benchmark(b, 200, 5) }
+func BenchmarkMake3x2(b *testing.B)           { benchmark(b, 3, 2, catalog.StrategyWeighted) }
+func BenchmarkMake200x5OneByOne(b *testing.B) { benchmark(b, 200, 5, "") }
+func BenchmarkMake200x5(b *testing.B) {
+	for _, strategy := range []string{catalog.StrategyWeighted, catalog.StrategyRoundRobin, catalog.StrategyLeastLoaded, catalog.StrategyLRU, catalog.StrategyScore} {
+		b.Run(strategy, func(b *testing.B) { benchmark(b, 200, 5, strategy) })
+	}
+}
 
 func TestAPlanInTheSteadyStateDoesNotAllocate(t *testing.T) {
 	snap := snapshot(t, up("a", nil, 2), up("b", nil, 2), up("c", models(catalog.ModelRule{Type: "exact", Value: "m"}), 2))

@@ -89,7 +89,7 @@ var chains = map[string]func(*testing.T, events.Store){
 				require.Equal(t, h.Row(l.rows[i].Position, &l.rows[i].Row), l.rows[i].Hash)
 				sums = append(sums, l.rows[i].Hash)
 			}
-			require.Equal(t, h.Commit(before, l.First, l.N, sums), l.Hash)
+			require.Equal(t, h.Commit(before, l.First, l.N, l.Bounds, sums), l.Hash)
 			before, rows = l.Hash, append(rows, l.rows...)
 		}
 		stored := all(t, s)
@@ -302,6 +302,9 @@ var forgeries = []struct {
 		l[1].rows = append(l[1].rows, l[2].rows...)
 		return slices.Delete(l, 2, 3)
 	}, events.Missing, 9},
+	{"a low water that was moved", func(l links) links { l[2].LowWater++; return l }, events.Tampered, 9},
+	{"an earliest time that was moved", func(l links) links { l[1].Earliest--; return l }, events.Tampered, 4},
+	{"a latest time that was moved", func(l links) links { l[4].Latest++; return l }, events.Tampered, 13},
 	{"a deleted first link", func(l links) links { l[0].Commit = events.Commit{}; return l }, events.Missing, 1},
 	{"a deleted last link", func(l links) links { l[3].rows = append(l[3].rows, l[4].rows...); return l[:4] }, events.Missing, 13},
 	{"two rows that changed places", func(l links) links {
@@ -376,7 +379,7 @@ func rechain(l links, change func(*events.RawRow)) links {
 			r.Hash = h.Row(r.Position, &r.Row)
 			sums = append(sums, r.Hash)
 		}
-		l[i].Previous, l[i].Hash = before, h.Commit(before, l[i].First, l[i].N, sums)
+		l[i].Previous, l[i].Hash = before, h.Commit(before, l[i].First, l[i].N, l[i].Bounds, sums)
 		before = l[i].Hash
 	}
 	return l

@@ -36,13 +36,18 @@ func (q *Query) ParseAsOf(text string) error {
 	if text == "" {
 		return nil
 	}
+	return q.ParseMoment("as_of", text)
+}
+
+// ParseMoment is ParseAsOf of a field of another name, which must not be empty.
+func (q *Query) ParseMoment(field, text string) error {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 		q.AsOf = events.Position(n)
 		return nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.IsZero() {
-		return fmt.Errorf("%w: as_of: %q is neither a position nor a time", ErrQuery, text)
+		return fmt.Errorf("%w: %s: %q is neither a position nor a time", ErrQuery, field, text)
 	}
 	q.AsOfTime = t
 	return nil

@@ -39,6 +39,7 @@ func Closings(t *testing.T, s Subject) {
 				t.Errorf("bill by day:\nhave %v\nwant %v", have, want)
 			}
 			c.behind()
+			c.goOn()
 		})
 	}
 }
@@ -76,6 +77,8 @@ func (c *closed) live(history []events.Append) {
 			c.verify()
 		case 6:
 			c.trim()
+		case 7:
+			c.interrupt()
 		}
 	}
 	for c.close(time.Unix(1<<40, 0)) {
@@ -219,6 +222,40 @@ func (c *closed) behind() {
 	must(c, r.Start(context.Background()))
 	must(c, r.Stop(context.Background()))
 	c.same(c, c.early)
+}
+
+// interrupt begins to rebuild the projections and leaves their shadows behind; what they would need next may be taken away.
+func (c *closed) interrupt() {
+	must(c, c.runner.Flush(context.Background()))
+	for _, p := range c.Projections {
+		ctx, cancel := context.WithCancel(context.Background())
+		commits := 1 + c.rand.IntN(4)
+		watched := projections.WatchEvery(ctx, events.Position(20+c.rand.IntN(200)), func(projections.Progress) {
+			if commits--; commits == 0 {
+				cancel()
+			}
+		})
+		_, err := projections.Rebuild(watched, c.store, c.model, p, func() (projections.ReadModel, error) {
+			shadow, err := c.model.Beside(context.Background(), p)
+			return uncommitted{shadow}, err // so that it is left even when it came to its end
+		})
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			c.Fatal(err)
+		}
+	}
+}
+
+// uncommitted is a shadow that is never discarded.
+type uncommitted struct{ projections.ReadModel }
+
+// goOn rebuilds with the shadows that were left.
+func (c *closed) goOn() {
+	for _, p := range c.Projections {
+		_, err := c.runner.Rebuild(context.Background(), p.Name(), nil)
+		must(c, err)
+	}
+	c.same(c, c.model)
 }
 
 func rowsOf(t *testing.T, m projections.ReadModel, table *projections.Table) (rows []string) {

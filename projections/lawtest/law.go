@@ -49,6 +49,12 @@ func Run(t *testing.T, s Subject) {
 			t.Run("any cut into batches gives the same rows", l.cuts)
 			t.Run("a restart at any place gives the same rows", l.restarts)
 			t.Run("rebuilt equals live", l.rebuilt)
+			t.Run("rows that were set back are folded again", l.setBack)
+			t.Run("a commit of unknown fate may be followed by another", l.unknownFate)
+			t.Run("of two writers one stops", l.ousted)
+			t.Run("an interrupted rebuild is gone on with", l.resumed)
+			t.Run("a shadow that can not be gone on with is thrown away", l.unusable)
+			t.Run("rows of another version are served until new ones take their place", l.superseded)
 		})
 	}
 }

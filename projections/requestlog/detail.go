@@ -2,7 +2,9 @@ package requestlog
 
 import (
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,6 +25,7 @@ type detail struct {
 	Stream            bool           `json:"stream"`
 	Session           string         `json:"session"`
 	Client            string         `json:"client"`
+	ClientProfile     string         `json:"client_profile"`
 	ClientRequestID   string         `json:"client_request_id"`
 	UpstreamModel     string         `json:"upstream_model"`
 	UpstreamRequestID string         `json:"upstream_request_id"`
@@ -76,6 +79,7 @@ func encode(story *request.Story, asked *request.Ask, waiting bool) string {
 	o.flag("stream", asked.Stream)
 	o.text("session", asked.Session)
 	o.text("client", asked.Client)
+	o.text("client_profile", asked.Profile)
 	o.text("client_request_id", asked.ClientID)
 	end(o, story)
 	attempts(o, story)
@@ -91,8 +95,8 @@ func end(o *object, story *request.Story) {
 	upstreamID := ""
 	if final := story.Final(); final != nil {
 		o.text("upstream_model", final.Dispatched.UpstreamModel)
-		o.text("affinity", affinity(final.Dispatched.Why))
 	}
+	o.text("affinity", affinity(story))
 	for i := range story.Attempts {
 		if f := story.Attempts[i].Failed; f != nil && f.UpstreamID != "" {
 			upstreamID = f.UpstreamID
@@ -124,10 +128,14 @@ func end(o *object, story *request.Story) {
 	o.text("upstream_request_id", upstreamID)
 }
 
-// affinity is why an attempt went where it went, when a session's memory was the reason.
-func affinity(why string) string {
-	if why == "affinity_hit" || why == "affinity_migrated" {
-		return why
+// affinity is what became of the session's binding: why the last attempt went where it went, when that was the reason,
+// else what the plan said.
+func affinity(story *request.Story) string {
+	if final := story.Final(); final != nil && strings.HasPrefix(final.Dispatched.Why, "affinity_") {
+		return final.Dispatched.Why
+	}
+	if story.Admitted != nil {
+		return story.Admitted.Affinity
 	}
 	return ""
 }
@@ -226,6 +234,10 @@ func excluded(o *object, story *request.Story) {
 		o.element()
 		o.text("upstream", e.Upstream)
 		o.text("reason", e.Reason)
+		o.text("account", e.Account)
+		if !e.Until.IsZero() {
+			o.text("until", e.Until.UTC().Format(time.RFC3339))
+		}
 		o.shut('}')
 	}
 	o.shut(']')

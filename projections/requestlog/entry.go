@@ -38,7 +38,8 @@ type Entry struct {
 	UpstreamModel string `json:"upstream_model"` // "" when the body's model was not rewritten
 	Stream        bool   `json:"stream"`
 	Session       string `json:"session"`
-	Client        string `json:"client"` // user agent
+	Client        string `json:"client"`         // user agent
+	ClientProfile string `json:"client_profile"` // the program when it was recognised: claude_code, codex …
 
 	Status       int    `json:"status"`  // what the client got; 0 while in progress
 	Outcome      string `json:"outcome"` // completed, failed, rejected, cancelled, abandoned; "" while in progress
@@ -51,7 +52,7 @@ type Entry struct {
 	Account  string      `json:"account"`
 	Attempts []Attempt   `json:"attempts"` // never null
 	Queue    *Queue      `json:"queue"`    // null when the request did not wait
-	Affinity string      `json:"affinity"` // affinity_hit, affinity_migrated or ""
+	Affinity string      `json:"affinity"` // of the session: affinity_hit, affinity_migrated, affinity_pinned, affinity_escaped_…, or ""
 	Excluded []Exclusion `json:"excluded"` // never null
 
 	Usage        pricing.Usage  `json:"usage"` // over all attempts
@@ -91,8 +92,10 @@ type Queue struct {
 	WaitedMS *int64 `json:"waited_ms"` // null while waiting
 }
 
-// Exclusion is an upstream that the plan left out, and why.
+// Exclusion is an upstream that the plan left out, and why; with an account it is only that one.
 type Exclusion struct {
-	Upstream string `json:"upstream"`
-	Reason   string `json:"reason"`
+	Upstream string     `json:"upstream"`
+	Reason   string     `json:"reason"`
+	Account  string     `json:"account,omitempty"`
+	Until    *time.Time `json:"until,omitempty"` // of a block
 }

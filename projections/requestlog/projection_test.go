@@ -220,7 +220,7 @@ func TestTextsOfAnyKindSurvive(t *testing.T) {
 
 func TestTheJSONOfAnEntryHasTheNamesOfTheAPI(t *testing.T) {
 	const want = `request_id client_request_id upstream_request_id at state key user group method path dialect capability
-		model resolved_model upstream_model stream session client status outcome code reason failure_stage did_send_upstream
+		model resolved_model upstream_model stream session client client_profile status outcome code reason failure_stage did_send_upstream
 		upstream account attempts queue affinity excluded usage usage_source cost upstream_cost unpriced price_version ttft_ms
 		duration_ms client_gone`
 	b, err := json.Marshal(entry(t, []events.Fact{admitted, first}, []events.Fact{failed}))

@@ -25,7 +25,7 @@ func FromRow(row []projections.Value) (Entry, error) {
 		At: row[colAt].Time(), State: InProgress, Position: events.Position(row[colPosition].Int()),
 		Key: row[colKey].Text(), User: d.User, Group: d.Group, Method: d.Method, Path: d.Path, Dialect: d.Dialect,
 		Capability: d.Capability, Model: row[colModel].Text(), ResolvedModel: row[colResolved].Text(),
-		UpstreamModel: d.UpstreamModel, Stream: d.Stream, Session: d.Session, Client: d.Client,
+		UpstreamModel: d.UpstreamModel, Stream: d.Stream, Session: d.Session, Client: d.Client, ClientProfile: d.ClientProfile,
 		Status: int(row[colStatus].Int()), Outcome: row[colOutcome].Text(), Code: d.Code, Reason: d.Reason,
 		FailureStage: d.Stage, Sent: d.Sent, Upstream: row[colUpstream].Text(), Affinity: d.Affinity,
 		Attempts: make([]Attempt, 0, len(d.Attempts)), Excluded: append([]Exclusion{}, d.Excluded...),

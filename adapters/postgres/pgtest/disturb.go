@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Stop ends the server. A paused one is continued first.
@@ -127,7 +130,32 @@ func childrenOf(parent int) (list []int, err error) {
 // KillBackends ends all sessions of a database, given by its address, as an administrator would.
 func (s *Server) KillBackends(t testing.TB, dsn string) {
 	t.Helper()
+	s.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`, databaseOf(dsn))
+}
+
+// CrashBackend kills (SIGKILL) one process that serves a session of a database, given by its address. The server then ends
+// all its sessions and recovers as from a crash, by itself.
+func (s *Server) CrashBackend(t testing.TB, dsn string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), startMax)
+	defer stop()
+	c, err := pgx.Connect(ctx, s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	var pid int
+	const one = `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
+	if err := c.QueryRow(ctx, one, databaseOf(dsn)).Scan(&pid); err != nil {
+		t.Fatalf("find a session of %s: %v", dsn, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill a process of the server: %v", err)
+	}
+}
+
+func databaseOf(dsn string) string {
 	database := dsn[strings.LastIndexByte(dsn, '/')+1:]
 	database, _, _ = strings.Cut(database, "?")
-	s.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`, database)
+	return database
 }

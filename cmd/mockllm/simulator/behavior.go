@@ -29,11 +29,14 @@ type Behavior struct {
 	ErrStatus         int     `json:"err_status"`           // 0 = 500
 	ErrBody           string  `json:"err_body"`             // this body instead of the dialect's
 	ErrType           string  `json:"err_type"`             // this error type (Gemini: status) instead of the usual one
+	ErrContentType    string  `json:"err_content_type"`     // "": application/json
 	RetryAfter        int     `json:"retry_after"`          // Retry-After seconds on errors, if > 0
 	ResetAfterHeaders float64 `json:"reset_after_headers"`  // rate: RST after the headers, before any body byte
 	WrongTypeRate     float64 `json:"wrong_type_rate"`      // 200 text/html
 	EmptyRate         float64 `json:"empty_rate"`           // 200 with an empty body
 	GarbageRate       float64 `json:"garbage_rate"`         // 200 with JSON that does not parse
+	OversizedRate     float64 `json:"oversized_rate"`       // one line of oversized_bytes that never ends, then a clean end
+	OversizedBytes    int     `json:"oversized_bytes"`      // 0 = 2 MiB
 	NoContentRate     float64 `json:"nocontent_rate"`       // stream: start events only, then a clean end without marker
 	StallRate         float64 `json:"stall_rate"`           // stop after fault_after chunks, silent for stall_ms, then RST
 	StallMs           float64 `json:"stall_ms"`             // 0 = 60000

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ const (
 	tokensMax = 1 << 40
 	delayMax  = 24 * 3600 * 1000.0 // ms
 	rulesMax  = 1000
+
+	oversizedBytes = 2 << 20 // of an oversized line that gives none
 )
 
 // ruleSet is a Config in force: checked, with zero behaviours filled in and the text its answers are cut from.
@@ -36,7 +39,7 @@ func compile(c Config) (*ruleSet, error) {
 		if *b == (Behavior{}) {
 			*b = Healthy()
 		}
-		size = max(size, b.RespBytes, b.ChunkBytes)
+		size = max(size, b.RespBytes, b.ChunkBytes, b.oversized())
 		return errors.Wrap(b.check(), name)
 	}
 	if err := settle("default", &c.Default); err != nil {
@@ -84,6 +87,14 @@ func ParseConfig(data []byte, base Behavior) (Config, error) {
 	return c, err
 }
 
+// oversized is the length of the line of an oversized answer, 0 when there is none.
+func (b *Behavior) oversized() int {
+	if b.OversizedRate <= 0 {
+		return 0
+	}
+	return cmp.Or(b.OversizedBytes, oversizedBytes)
+}
+
 // check refuses what cannot be played; the error names the field.
 func (b *Behavior) check() error {
 	for _, f := range []struct {
@@ -100,6 +111,7 @@ func (b *Behavior) check() error {
 		{"cached_tokens", float64(b.CachedTokens), 0, tokensMax}, {"cache_write_tokens", float64(b.CacheWriteTokens), 0, tokensMax},
 		{"cache_write_1h_tokens", float64(b.CacheWrite1hTokens), 0, float64(b.CacheWriteTokens)},
 		{"reasoning_tokens", float64(b.ReasoningTokens), 0, tokensMax},
+		{"oversized_bytes", float64(b.OversizedBytes), 0, textMax},
 		{"err_status", float64(b.ErrStatus), 0, 599}, {"err_body (bytes)", float64(len(b.ErrBody)), 0, textMax},
 	} {
 		if !(f.v >= f.min && f.v <= f.max) { // so written, NaN is refused too
@@ -118,6 +130,8 @@ func (b *Behavior) check() error {
 		return errors.Newf("cached_tokens + cache_write_tokens: %d exceed prompt_tokens %d", b.CachedTokens+b.CacheWriteTokens, b.PromptTokens)
 	case b.OutTokens > 0 && b.ReasoningTokens > b.OutTokens:
 		return errors.Newf("reasoning_tokens: %d exceed out_tokens %d", b.ReasoningTokens, b.OutTokens)
+	case strings.ContainsFunc(b.ErrContentType, func(r rune) bool { return r < ' ' || r > '~' }):
+		return errors.Newf("err_content_type: %q is no header value", b.ErrContentType)
 	case !slices.Contains(encodings, b.Compress):
 		return errors.Newf("compress: %q is none of %q", b.Compress, encodings)
 	}

@@ -17,6 +17,7 @@ const (
 	faultTrunc
 	faultMidstream
 	faultFailed
+	faultOversized
 	faultKinds
 )
 
@@ -35,6 +36,7 @@ var faults = [...]struct {
 	{faultWrongType, "wrong_type_rate", 8, false, func(b *Behavior) float64 { return b.WrongTypeRate }},
 	{faultEmpty, "empty_rate", 9, false, func(b *Behavior) float64 { return b.EmptyRate }},
 	{faultGarbage, "garbage_rate", 10, false, func(b *Behavior) float64 { return b.GarbageRate }},
+	{faultOversized, "oversized_rate", 14, false, func(b *Behavior) float64 { return b.OversizedRate }},
 	{faultNoContent, "nocontent_rate", 11, true, func(b *Behavior) float64 { return b.NoContentRate }},
 	{faultStall, "stall_rate", 4, false, func(b *Behavior) float64 { return b.StallRate }},
 	{faultTrunc, "trunc_rate", 5, false, func(b *Behavior) float64 { return b.TruncRate }},

@@ -79,6 +79,13 @@ func TestEachFaultIsWhatARealClientSees(t *testing.T) {
 				data, _ := strings.CutPrefix(v.body, "data: ")
 				return v.status == 200 && v.err == nil && data != "" && !json.Valid([]byte(data))
 			}},
+		{"a line without an end", "oversized_rate", func(b *Behavior) { b.OversizedRate, b.OversizedBytes = 1, 100_000 },
+			func(v seen) bool {
+				return v.status == 200 && v.err == nil && len(v.body) > 100_000 && !strings.Contains(v.body, "\n")
+			},
+			func(v seen) bool {
+				return v.status == 200 && v.err == nil && len(v.body) > 100_000 && !strings.Contains(v.body, "\n")
+			}},
 		{"no content", "nocontent_rate", func(b *Behavior) { b.NoContentRate = 1 }, nil,
 			func(v seen) bool {
 				return v.status == 200 && v.err == nil && v.body != "" && contents(v.body) == 0 && !terminal(v.body)

@@ -87,7 +87,7 @@ func (c *conn) playStatus() bool {
 		c.tmp = t.d.refusal(c.tmp[:0], &t.a, status, b.ErrType)
 	}
 	p := t.z.all(c.tmp)
-	c.open(status, "application/json", len(p))
+	c.open(status, cmp.Or(b.ErrContentType, "application/json"), len(p))
 	c.out = append(c.out, p...)
 	return c.finish(completed)
 }
@@ -98,6 +98,8 @@ func (c *conn) playWhole() bool {
 	switch t.fault {
 	case faultGarbage:
 		return c.body200("application/json", js(garbage), faulted)
+	case faultOversized:
+		return c.body200("application/json", append(c.tmp[:0], `{"id":"`...).t(t.rules.text(t.b.oversized())), faulted)
 	case faultFailed:
 		return c.body200("application/json", t.d.(failing).failedWhole(c.tmp[:0], &t.a), faulted)
 	}

@@ -12,6 +12,13 @@ func (c *conn) playStream() bool {
 			c.event(append(c.tmp[:0], garbage...))
 		}
 		return c.endStream(faulted)
+	case faultOversized:
+		if t.a.array {
+			c.event(append(c.tmp[:0], `[{"id":"`...).t(t.rules.text(t.b.oversized())))
+		} else {
+			c.event(append(c.tmp[:0], `data: {"id":"`...).t(t.rules.text(t.b.oversized())))
+		}
+		return c.endStream(faulted)
 	case faultNoContent:
 		c.event(t.d.start(c.tmp[:0], &t.a))
 		if t.a.array {

@@ -6,9 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -101,7 +104,7 @@ func TestApplyNamesFileLineAndField(t *testing.T) {
 		"what is missing":     {"base_url: http://127.0.0.1:9001\n", "", "FILE:1: upstream a: base_url: "},
 		"no kind":             {"kind: account\n", "", "FILE:8: kind: is missing"},
 		"an unknown kind":     {"kind: account", "kind: acount", "FILE:8: acount a-1: kind: must be one of"},
-		"later":               {"kind: price", "kind: key\nid: k\nlimits: {rpm: 5}\n---\nkind: price", "FILE:15: key k: limits.rpm: not supported yet"},
+		"a limit":             {"kind: price", "kind: key\nid: k\nlimits: {rps: 5}\n---\nkind: price", "FILE:15: key k: limits.rps: unknown field"},
 		"a price with letter": {`"1.25"`, `"1,25"`, "FILE:16: price a/gpt-*: input: must be a decimal"},
 	} {
 		require.Contains(t, resourcesYAML, c.from, name)
@@ -254,10 +257,28 @@ func TestExplainTellsTheStory(t *testing.T) {
 func TestUpstreamStatusShowsHoldersAndWaiters(t *testing.T) {
 	d := newDesk(t)
 	got := d.ok("upstream", "status", "a")
-	for _, want := range []string{"1 of 2 held, 1 waiting", "open until", "5 failures", "http_5xx 503", "r9", "streaming", "3s", "r10", "a-1", "blocked", "http_429"} {
+	for _, want := range []string{"1 of 2 held, 1 waiting", "open until", "5 failures", "http_5xx 503", "r9", "streaming", "3s", "r10", "a-1", "blocked", "http_429",
+		"fair, 1 waiting for up to 1s; a newcomer expects 3s", "a slot is held for 1.5s", "2 moved, 1 freed by hand", "low", "2s", "7 other keys", "to be freed: stuck"} {
 		require.Contains(t, got, want)
 	}
 	require.Equal(t, []string{"a"}, column(t, d.ok("upstream", "status", "a", "--json"), "id"))
+}
+
+func TestBreakersAndBlocksAreForcedByHand(t *testing.T) {
+	d := newDesk(t)
+	require.Contains(t, d.ok("upstream", "open", "a", "--for", "876000h"), "breaker of a is open until")
+	d.ok("upstream", "open", "a", "--until", "2999-01-01T00:00:00Z", "--account", "a-1", "--model", "m")
+	d.ok("upstream", "close", "a")
+	require.Len(t, d.place.switched, 3)
+	require.True(t, d.place.switched[0].Open && d.place.switched[0].Until.Equal(noon.Add(876000*time.Hour)))
+	require.Equal(t, breaker.Key{Account: "a-1", Model: "m"}, d.place.switched[1].Of)
+	require.Equal(t, actors.Switch{}, d.place.switched[2])
+	require.Contains(t, d.fails(1, "upstream", "open", "nobody"), "there is no upstream nobody")
+	require.Contains(t, d.fails(2, "upstream", "open", "a", "--for", "-1s"), "--for: must be positive")
+	require.Contains(t, d.fails(2, "upstream", "open", "a", "--until", "soon"), `--until: "soon" is not a time`)
+	require.Contains(t, d.fails(2, "upstream", "close", "a", "--model", "m"), "--account and --model go together")
+	require.Contains(t, d.fails(2, "account", "block", "a-1"), "--for 10m or --until TIME")
+	require.Contains(t, d.fails(1, "account", "unblock", "nobody"), "there is no account nobody")
 }
 
 func TestReplayVerifyFailsOnADifference(t *testing.T) {
@@ -273,6 +294,33 @@ func TestReplayVerifyFailsOnADifference(t *testing.T) {
 	code, stdout, _ = d.run("replay", "--verify", "--json")
 	require.Equal(t, 1, code)
 	require.Contains(t, stdout, `"differing_rows":1`)
+}
+
+func TestAReplayOfARunningGatewayShowsHowFarItIsOnATerminal(t *testing.T) {
+	d := newDesk(t)
+	d.place.shown, d.tty = make(chan struct{}), true
+	code, stdout, stderr := d.run("replay", "--json")
+	require.Zero(t, code)
+	require.True(t, strings.HasPrefix(stdout, `{"projection":"billing"`), stdout)
+	require.Contains(t, stderr, "\r\x1b[K[===============               ]  50% billing: 500 of 1000 events")
+	require.True(t, strings.HasSuffix(stderr, "\r\x1b[K"), "%q", stderr)
+	d.tty = false
+	_, _, stderr = d.run("replay")
+	require.Empty(t, stderr, "a line comes every ten seconds, and not before")
+}
+
+func TestReplayUntilShowsTheBooksOfThatMoment(t *testing.T) {
+	d := newDesk(t)
+	got := d.ok("replay", "--until", "42")
+	require.Contains(t, got, "billing at position 42: 5 events, 3 rows (bill_days 1, bill_entries 2)")
+	require.Contains(t, got, "team-a")
+	require.Contains(t, d.ok("replay", "--until", "24h"), "billing at position 7")
+	require.Contains(t, d.ok("replay", "--until", "42", "--json"), `"until":42,"events":5,"rows":3,"tables":{"bill_days":1,"bill_entries":2}`)
+	require.Contains(t, d.fails(2, "replay", "--until", "soon"), `--until: "soon" is neither a position nor a time`)
+	require.Contains(t, d.fails(2, "replay", "--until", ""), "--until")
+	require.Contains(t, d.fails(2, "replay", "--until", "42", "--verify"), "--until")
+	status := d.fails(1, "replay", "--until", "42", "--server", "http://127.0.0.1:1")
+	require.Contains(t, status, "no gateway answers")
 }
 
 func TestCommandsFindTheGateway(t *testing.T) {

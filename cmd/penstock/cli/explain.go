@@ -143,13 +143,20 @@ func sayAdmitted(f *request.Admitted) string {
 	for _, c := range f.Plan {
 		plan = append(plan, strings.Join(filled(c.Upstream, fmt.Sprintf("(tier %d%s)", c.Tier, prefixed(", ", c.Why))), " "))
 	}
-	return strings.Join(filled("plan: "+strings.Join(plan, ", then "), leftOut(f.Excluded)), "; ")
+	return strings.Join(filled("plan: "+strings.Join(plan, ", then "), leftOut(f.Excluded), labelled("session:", f.Affinity)), "; ")
 }
 
 func leftOut(excluded []request.Exclusion) string {
 	var all []string
 	for _, x := range excluded {
-		all = append(all, x.Upstream+" ("+x.Reason+")")
+		who, until := x.Upstream, ""
+		if x.Account != "" {
+			who += "/" + x.Account
+		}
+		if !x.Until.IsZero() {
+			until = " until " + x.Until.UTC().Format("15:04:05 UTC")
+		}
+		all = append(all, who+" ("+x.Reason+until+")")
 	}
 	return labelled("left out:", strings.Join(all, ", "))
 }

@@ -42,13 +42,16 @@ type place struct {
 	state    *catalog.State
 	entries  []requestlog.Entry
 	rows     []events.Committed
-	unequal  bool // what replay --verify finds
+	unequal  bool          // what replay --verify finds
+	shown    chan struct{} // a replay waits until somebody has seen how far it is; nil: it does not
 	unopened []string
 	broken   error // what Probe says
 	closed   bool
 	chain    *memory.Store // what the audit commands are about
 	signing  ed25519.PrivateKey
 	days     []string // that were to be closed
+	switched []actors.Switch
+	blocked  []*time.Time
 }
 
 func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
@@ -66,6 +69,10 @@ func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options
 			c.Resource = r.WithSecret(version+1, masked)
 		}
 		named[catalog.Ref{Kind: c.Kind, ID: c.ID}] = true
+		if c.Resource == nil {
+			cmds = append(cmds, catalog.Remove{Kind: c.Kind, ID: c.ID})
+			continue
+		}
 		cmds = append(cmds, catalog.Apply{Resource: c.Resource})
 	}
 	for _, kind := range catalog.Kinds() {
@@ -195,13 +202,41 @@ func (p *place) Bill(_ context.Context, q billing.Query) ([]billing.Line, error)
 func (p *place) Overview(context.Context, stats.Query) (s stats.Overview, err error) { return s, nil }
 func (p *place) Timeseries(context.Context, stats.Query) ([]stats.Bucket, error)     { return nil, nil }
 func (p *place) Leaderboard(context.Context, stats.Query) ([]stats.Rank, error)      { return nil, nil }
-func (p *place) ForceBreaker(context.Context, string, bool) error                    { return nil }
-func (p *place) BlockAccount(context.Context, string, *time.Time) error              { return nil }
+func (p *place) ForceBreaker(_ context.Context, id string, w actors.Switch) error {
+	if id != "a" {
+		return errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
+	}
+	p.switched = append(p.switched, w)
+	return nil
+}
+
+func (p *place) BlockAccount(_ context.Context, id string, until *time.Time) error {
+	p.blocked = append(p.blocked, until)
+	return nil
+}
+
 func (p *place) Health(context.Context) admin.HealthReport {
 	return admin.HealthReport{Status: "ok", Store: admin.StoreHealth{Kind: "sqlite"}}
 }
 
+func (p *place) Running() []projections.Running {
+	if p.shown == nil {
+		return nil
+	}
+	select {
+	case p.shown <- struct{}{}:
+	default:
+	}
+	running := projections.Running{Kind: "rebuild", Begun: noon}
+	running.Progress = projections.Progress{Projection: "billing", Position: 500, To: 1000}
+	return []projections.Running{running}
+}
+
 func (p *place) Replay(_ context.Context, name string, verify bool) ([]projections.Report, error) {
+	if p.shown != nil {
+		<-p.shown
+		<-p.shown
+	}
 	r := projections.Report{Projection: "billing", Events: 10, Rows: 3, Equal: !p.unequal}
 	if p.unequal && verify {
 		r.DifferingRows, r.Differences = 1, []string{"day 2026-06-01: cost 1 is 2"}
@@ -212,14 +247,23 @@ func (p *place) Replay(_ context.Context, name string, verify bool) ([]projectio
 	return []projections.Report{r}, nil
 }
 
+func (p *place) Until(ctx context.Context, name string, q billing.Query) ([]admin.Standing, error) {
+	lines, err := p.Bill(ctx, billing.Query{By: []string{"key"}})
+	return []admin.Standing{{Projection: "billing", Until: max(q.AsOf, 7), Events: 5, Rows: 3, Tables: map[string]int64{"bill_days": 1, "bill_entries": 2}, Lines: lines}}, err
+}
+
 func (p *place) UpstreamStatus(_ context.Context, id string) (actors.UpstreamStatus, error) {
 	if id != "a" {
 		return actors.UpstreamStatus{}, errors.Wrapf(admin.ErrNotFound, "upstream %s", id)
 	}
 	slots, until := 2, noon.Add(time.Minute)
 	return actors.UpstreamStatus{ID: "a", Slots: &slots,
-		Held:     []actors.HeldSlot{{RequestID: "r9", Attempt: 1, Key: "team-a", Account: "a-1", Phase: "streaming", Since: noon.Add(-3 * time.Second)}},
-		Waiting:  []actors.WaitingPlace{{RequestID: "r10", Key: "team-b", Position: 1, Since: noon.Add(-time.Second), Deadline: until}},
+		Held:     []actors.HeldSlot{{RequestID: "r9", Attempt: 1, Key: "team-a", Account: "a-1", Phase: "streaming", Since: noon.Add(-3 * time.Second), Recalled: "stuck"}},
+		Waiting:  []actors.WaitingPlace{{RequestID: "r10", Key: "team-b", Position: 1, Since: noon.Add(-time.Second), Deadline: until, Class: "low", Expected: ms(2000)}},
+		Waits:    actors.WaitsStatus{Waiting: 1, Oldest: 1000, Discipline: "fair", Newcomer: ms(3000), HeldFor: ms(1500)},
+		Shares:   []actors.KeyShare{{Key: "team-a", Held: 1, Served: 5}},
+		Others:   actors.OtherShares{Keys: 7, Served: 2},
+		Totals:   actors.TotalsStatus{Moved: 2, Freed: 1},
 		Breaker:  actors.BreakerStatus{State: breaker.StateOpen, Until: &until, Failures: 5, Last: []breaker.Evidence{{At: noon, Class: "http_5xx", Status: 503}}},
 		Accounts: []actors.AccountStatus{{ID: "a-1", State: "blocked", Reason: "http_429", Until: &until}},
 	}, nil
@@ -252,7 +296,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	p := &place{state: catalog.NewState(), chain: memory.NewStore(), signing: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	p.tell(t)
-	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p,
+	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p, Past: p, Replays: p,
 		Ports: admin.Ports{Catalog: p, Log: p, Events: p, Billing: p, Stats: p, Replay: p, Live: p, Health: p}})
 	require.NoError(t, err)
 	web := httptest.NewServer(srv.Handler())
@@ -308,7 +352,7 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 	d.t.Helper()
 	var out, diagnostics bytes.Buffer
 	p := Program{
-		Version: "1.2.3", Stdin: strings.NewReader(d.stdin), Stdout: &out, Stderr: &diagnostics, Terminal: d.tty,
+		Version: "1.2.3", Stdin: strings.NewReader(d.stdin), Stdout: &out, Stderr: &diagnostics, Terminal: d.tty, Watched: d.tty,
 		Getenv: func(name string) string { return d.env[name] }, Now: func() time.Time { return noon },
 		Serve:       func(_ context.Context, s Settings) error { d.served = &s; return nil },
 		OpenOffline: func(context.Context, Settings) (Offline, error) { return d.place, nil },
@@ -335,3 +379,15 @@ func (d *desk) fails(code int, args ...string) string {
 	require.Equal(d.t, code, got, "%v: %s%s", args, stdout, stderr)
 	return strings.TrimSpace(strings.TrimPrefix(stderr, "penstock: "))
 }
+
+func (p *place) FreeLease(_ context.Context, upstream, request string, attempt int, reason string) (actors.FreedLease, error) {
+	if upstream != "a" {
+		return actors.FreedLease{}, errors.Wrapf(admin.ErrNotFound, "upstream %s", upstream)
+	}
+	if request != "r9" || attempt > 1 {
+		return actors.FreedLease{}, errors.Wrapf(actors.ErrNoLease, "request %s at upstream %s", request, upstream)
+	}
+	return actors.FreedLease{RequestID: request, Attempt: 1, Key: "team-a", Account: "a-1", Since: noon, Freed: reason == ""}, nil
+}
+
+func ms(n int64) *int64 { return &n }

@@ -23,6 +23,8 @@ func (p *Program) keyCommand() *cobra.Command {
 	create.Flags().StringSlice("upstreams", nil, "only these upstreams, with commas between")
 	create.Flags().StringSlice("models", nil, "only these models: names or globs, with commas between")
 	create.Flags().Int("slots", 0, "requests at once (default unlimited)")
+	create.Flags().String("priority", "", "how urgently its requests wait: high, normal or low (default normal)")
+	create.Flags().Int("weight", 0, "its share in fair queues, 1 to 1000 (default 1)")
 	create.Flags().Duration("expires", 0, "valid for so long, such as 720h (default for ever)")
 	for _, later := range keyFlagsLater {
 		create.Flags().String(later.flag, "", later.field+" ("+notYet+")")
@@ -82,8 +84,13 @@ func (p *Program) keyDocument(cmd *cobra.Command) (map[string]any, error) {
 	if upstreams, _ := cmd.Flags().GetStringSlice("upstreams"); len(upstreams) > 0 {
 		document["upstreams"], document["access"] = upstreams, "restricted"
 	}
-	if cmd.Flags().Changed("slots") {
-		document["slots"], _ = cmd.Flags().GetInt("slots")
+	if priority := flag(cmd, "priority"); priority != "" {
+		document["priority"] = priority
+	}
+	for _, name := range []string{"slots", "weight"} {
+		if cmd.Flags().Changed(name) {
+			document[name], _ = cmd.Flags().GetInt(name)
+		}
 	}
 	if cmd.Flags().Changed("expires") {
 		valid, _ := cmd.Flags().GetDuration("expires")

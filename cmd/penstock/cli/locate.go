@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/projections"
 )
 
 // addressFile in the data folder holds the address of the running gateway's admin API.
@@ -111,7 +112,9 @@ func (p *Program) source(cmd *cobra.Command) (source, func(), error) {
 		return nil, nil, errors.WithHint(errors.Newf("no gateway answers at %s, and there is no data folder %s", c.base, s.Data),
 			"start one with penstock serve, or say where it is with --server or --data")
 	}
-	data, err := p.OpenOffline(cmd.Context(), s)
+	m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now, patience: meterPatience}
+	data, err := p.OpenOffline(projections.Watch(cmd.Context(), m.show), s)
+	m.end()
 	if err != nil {
 		return nil, nil, errors.Wrapf(err, "open data folder %s", s.Data)
 	}

@@ -14,6 +14,7 @@ type Offline interface {
 	admin.Events
 	admin.Billing
 	admin.Replay
+	admin.Past
 	admin.Audit
 	admin.Books
 

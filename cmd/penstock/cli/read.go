@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/events"
-	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
 )
@@ -164,10 +162,8 @@ func (p *Program) bill(cmd *cobra.Command, _ []string) error {
 	}
 	by, _ := cmd.Flags().GetStringSlice("by")
 	q := billing.Query{By: by, Since: since, Until: until}
-	if text := flag(cmd, "as-of"); q.ParseAsOf(text) != nil {
-		if q.AsOfTime, err = when(text, p.Now()); err != nil {
-			return usagef("--as-of: %q is neither a position nor a time", text)
-		}
+	if err := p.moment(cmd, "as-of", &q); err != nil {
+		return err
 	}
 	if err := q.Check(); err != nil {
 		return usage(err)
@@ -184,6 +180,22 @@ func (p *Program) bill(cmd *cobra.Command, _ []string) error {
 	if on(cmd, "json") {
 		return jsonLines(p.Stdout, lines)
 	}
+	return p.billTable(lines, by)
+}
+
+// moment reads a flag that says which books are meant.
+func (p *Program) moment(cmd *cobra.Command, name string, q *billing.Query) (err error) {
+	text := flag(cmd, name)
+	if q.ParseAsOf(text) == nil {
+		return nil
+	}
+	if q.AsOfTime, err = when(text, p.Now()); err != nil {
+		return usagef("--%s: %q is neither a position nor a time", name, text)
+	}
+	return nil
+}
+
+func (p *Program) billTable(lines []billing.Line, by []string) error {
 	var heads []string
 	for _, dimension := range by {
 		heads = append(heads, strings.ToUpper(dimension))
@@ -209,55 +221,4 @@ func billCells(l *billing.Line, by []string) []string {
 	return append(cells, strconv.FormatInt(l.Requests, 10), strconv.FormatInt(l.Attempts, 10),
 		strconv.FormatInt(l.Usage.InputTotal(), 10), strconv.FormatInt(l.Usage.CachedInput, 10),
 		strconv.FormatInt(l.Usage.Output, 10), l.Cost.String(), l.UpstreamCost.String(), strconv.FormatInt(l.UnpricedRequests, 10))
-}
-
-func (p *Program) replayCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "replay", Short: "Rebuild read models from events", Args: cobra.NoArgs, RunE: p.replay}
-	addServer(cmd)
-	jsonFlag(cmd)
-	cmd.Flags().String("projection", "", "only this one (default all)")
-	cmd.Flags().Bool("verify", false, "rebuild beside the live one and compare; exit 1 on a difference")
-	return cmd
-}
-
-func (p *Program) replay(cmd *cobra.Command, _ []string) error {
-	from, done, err := p.source(cmd)
-	if err != nil {
-		return err
-	}
-	defer done()
-	verify := on(cmd, "verify")
-	ctx, finish := cmd.Context(), func() {}
-	if !on(cmd, "json") { // only what runs in this process tells how far it is
-		m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now}
-		ctx = projections.Watch(ctx, m.show)
-		finish = m.end
-	}
-	reports, err := from.Replay(ctx, flag(cmd, "projection"), verify)
-	finish()
-	if err != nil {
-		return err
-	}
-	different := false
-	for _, r := range reports {
-		different = different || verify && !r.Equal
-	}
-	if on(cmd, "json") {
-		err = jsonLines(p.Stdout, reports)
-	} else {
-		for _, r := range reports {
-			verdict := "rebuilt"
-			if verify {
-				verdict = map[bool]string{true: "equal", false: fmt.Sprintf("DIFFERENT in %d rows", r.DifferingRows)}[r.Equal]
-			}
-			fmt.Fprintf(p.Stdout, "%s: %s: %d events, %d rows, %.2fs (%d events/s)\n", r.Projection, verdict, r.Events, r.Rows, r.Seconds, r.EventsPerSecond)
-			for _, line := range r.Differences {
-				fmt.Fprintln(p.Stdout, "  "+line)
-			}
-		}
-	}
-	if err == nil && different {
-		return &silentError{}
-	}
-	return err
 }

@@ -80,7 +80,7 @@ func (p *Program) root(started *bool) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
 		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
-		p.upstreamCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand())
+		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand())
 	root.AddCommand(p.More...)
 	return root
 }

@@ -25,6 +25,7 @@ type source interface {
 	Events(ctx context.Context, q events.Query) ([]admin.Event, error)
 	Bill(ctx context.Context, q billing.Query) ([]billing.Line, error)
 	Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error)
+	Until(ctx context.Context, projection string, moment billing.Query) ([]admin.Standing, error)
 }
 
 // Logs follows the pages until there are as many entries as were asked for.
@@ -107,6 +108,19 @@ func (c *client) Replay(ctx context.Context, projection string, verify bool) ([]
 	return answer.Items, err
 }
 
+// Replays are those that run in the gateway.
+func (c *client) Replays(ctx context.Context) ([]admin.ReplayState, error) {
+	var answer admin.ReplayStates
+	err := c.do(ctx, http.MethodGet, "/api/v1/replay", nil, &answer)
+	return answer.Items, err
+}
+
+func (c *client) Until(ctx context.Context, projection string, moment billing.Query) ([]admin.Standing, error) {
+	var answer admin.Standings
+	err := c.do(ctx, http.MethodGet, "/api/v1/replay/until"+query("projection", projection, "until", asOf(moment)), nil, &answer)
+	return answer.Items, err
+}
+
 func readHealth(answer *http.Response) (*admin.HealthReport, error) {
 	var report admin.HealthReport
 	b, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
@@ -161,4 +175,8 @@ func (s stopped) Bill(ctx context.Context, q billing.Query) ([]billing.Line, err
 
 func (s stopped) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
 	return s.data.Replay(ctx, projection, verify)
+}
+
+func (s stopped) Until(ctx context.Context, projection string, moment billing.Query) ([]admin.Standing, error) {
+	return s.data.Until(ctx, projection, moment)
 }

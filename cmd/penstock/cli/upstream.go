@@ -19,7 +19,7 @@ func (p *Program) upstreamCommand() *cobra.Command {
 		Args: exactly("ID"), RunE: p.upstreamStatus}
 	addServer(status)
 	jsonFlag(status)
-	return group("upstream", "Look at upstreams", status)
+	return group("upstream", "Look at upstreams, open and close their breakers, and free their slots", append(p.upstreamSwitches(), p.freeCommand(), status)...)
 }
 
 func (p *Program) upstreamStatus(cmd *cobra.Command, args []string) error {
@@ -53,45 +53,22 @@ func slotCount(held int, slots *int) string {
 func printStatus(w io.Writer, s *actors.UpstreamStatus, now time.Time) error {
 	fmt.Fprintf(w, "upstream %s\n", s.ID)
 	fmt.Fprintf(w, "slots    %s held, %d waiting\n", slotCount(len(s.Held), s.Slots), len(s.Waiting))
-	fmt.Fprintf(w, "breaker  %s", s.Breaker.State)
-	if s.Breaker.Until != nil {
-		fmt.Fprintf(w, " until %s", clock(*s.Breaker.Until))
+	printBreaker(w, "breaker", &s.Breaker)
+	for i := range s.Breakers {
+		printBreaker(w, s.Breakers[i].Account+" "+s.Breakers[i].Model, &s.Breakers[i])
 	}
-	fmt.Fprintf(w, ", %d failures in a row\n", s.Breaker.Failures)
-	for _, e := range s.Breaker.Last {
-		fmt.Fprintf(w, "         %s %s %d\n", clock(e.At), plain(e.Class), e.Status)
-	}
-	fmt.Fprintf(w, "totals   %d queued, %d granted, %d timed out, %d aborted\n\n",
-		s.Totals.Queued, s.Totals.Granted, s.Totals.TimedOut, s.Totals.Aborted)
+	printWaits(w, s)
 
-	t := newTable(w, "ACCOUNT", "STATE", "SLOTS", "REASON", "UNTIL")
-	for _, a := range s.Accounts {
-		until := ""
-		if a.Until != nil {
-			until = clock(*a.Until)
-		}
-		t.row(a.ID, a.State, slotCount(a.Held, a.Slots), a.Reason, until)
-	}
-	if err := t.end(); err != nil {
+	if err := printAccounts(w, s.Accounts); err != nil {
 		return err
 	}
-	if len(s.Held) > 0 {
-		fmt.Fprintln(w)
-		t = newTable(w, "HELD BY", "TRY", "KEY", "ACCOUNT", "PHASE", "FOR")
-		for _, h := range s.Held {
-			t.row(h.RequestID, strconv.Itoa(h.Attempt), h.Key, h.Account, h.Phase, took(now.Sub(h.Since).Microseconds()))
+	for _, t := range [...]*table{shares(w, s), held(w, s.Held, now), waiting(w, s.Waiting, now)} {
+		if t == nil {
+			continue
 		}
 		if err := t.end(); err != nil {
 			return err
 		}
 	}
-	if len(s.Waiting) == 0 {
-		return nil
-	}
-	fmt.Fprintln(w)
-	t = newTable(w, "PLACE", "WAITING", "KEY", "FOR", "AT MOST UNTIL")
-	for _, q := range s.Waiting {
-		t.row(strconv.Itoa(q.Position), q.RequestID, q.Key, took(now.Sub(q.Since).Microseconds()), clock(q.Deadline))
-	}
-	return t.end()
+	return nil
 }

@@ -1,0 +1,78 @@
+package catalog
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock/domain/access"
+	"github.com/penstock/penstock/domain/limit"
+	"github.com/penstock/penstock/domain/money"
+)
+
+// Guards are the limits of the gateway as a whole. Defaults come from the table of settings.
+type Guards struct {
+	PlatformDaily   money.Amount // USD that all callers together may spend per day (UTC); 0: unlimited
+	PlatformMonthly money.Amount // per month (UTC); 0: unlimited
+	PlatformStrict  bool         // kept as strict; else postpaid
+	AuthFailures    int          // failed authentications of one address within AuthWindow, then it is blocked; 0: never
+	AuthWindow      time.Duration
+	AuthBlock       time.Duration // for how long it is blocked
+}
+
+// Platform is the budget of the platform for the machine; without rules there is none.
+func (g *Guards) Platform() limit.Money {
+	var m limit.Money
+	if g.PlatformStrict {
+		m.Mode = limit.Strict
+	}
+	if g.PlatformDaily > 0 {
+		m.Rules = append(m.Rules, limit.Rule{Period: limit.Period{Kind: limit.Daily}, Limit: g.PlatformDaily})
+	}
+	if g.PlatformMonthly > 0 {
+		m.Rules = append(m.Rules, limit.Rule{Period: limit.Period{Kind: limit.Monthly}, Limit: g.PlatformMonthly})
+	}
+	return m
+}
+
+// Throttle is the protection of authentication for the machine.
+func (g *Guards) Throttle() access.ThrottlePolicy {
+	return access.ThrottlePolicy{Failures: g.AuthFailures, Window: g.AuthWindow, Block: g.AuthBlock}
+}
+
+const authFailuresMax = 1000
+
+var limitSettings = [...]setting{
+	{"platform.daily", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformDaily })},
+	{"platform.monthly", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformMonthly })},
+	{"platform.budget", "postpaid", func(s *Settings, v string) (string, error) {
+		m, ok := limit.ParseMode(v)
+		if !ok || v == "" {
+			return "", errors.New("must be strict or postpaid")
+		}
+		s.Guards.PlatformStrict = m == limit.Strict
+		return m.String(), nil
+	}},
+	{"auth.failures", "20", func(s *Settings, v string) (string, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > authFailuresMax {
+			return "", errors.New("must be 0..1,000 (0 blocks nobody)")
+		}
+		s.Guards.AuthFailures = n
+		return strconv.Itoa(n), nil
+	}},
+	{"auth.window", "1m", within(time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthWindow })},
+	{"auth.block", "1m", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthBlock })},
+}
+
+// usdSetting takes 0 for unlimited.
+func usdSetting(field func(*Settings) *money.Amount) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		a, err := money.Parse(v)
+		if err != nil || a < 0 || a > usdMax*money.USD {
+			return "", errors.New("must be an amount of USD, at most " + grouped(usdMax) + " (0 is unlimited)")
+		}
+		*field(s) = a
+		return a.String(), nil
+	}
+}

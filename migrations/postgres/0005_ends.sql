@@ -1,0 +1,2 @@
+-- SQLite's store drops events_terminal here and has its writer see to it that a request ends once. This one keeps it: its
+-- writers are several processes, and the index is what they all obey. Nothing changes.
