@@ -131,7 +131,7 @@ func TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt(t *testing.T) {
 	call(3)
 	then := bill("?by=key,model")
 	r.close()
-	r.downgrade(requestlog.Projection{}, elder{billing.Projection{}}, narrow{stats.Projection{}})
+	r.downgrade(requestlog.Projection{}, requestlog.Marker{}, elder{billing.Projection{}}, narrow{stats.Projection{}})
 	clear := r.obstruct(billing.Projection{}, stats.Projection{})
 	r.open()
 
@@ -139,7 +139,7 @@ func TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt(t *testing.T) {
 	h := r.health()
 	require.Equal(t, "degraded", h.Status)
 	for _, p := range h.Projections {
-		require.Equal(t, p.Name != "requestlog", p.Rebuilding, "%+v", p)
+		require.Equal(t, p.Name == "billing" || p.Name == "stats", p.Rebuilding, "%+v", p)
 		require.True(t, !p.Rebuilding || p.Lag > 0, "%+v", p)
 	}
 	require.JSONEq(t, then, bill("?by=key,model"), "the old rows stand still")
@@ -195,7 +195,7 @@ func TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone(t *testin
 	call()
 	now := until(time.Now().UTC().Format(time.RFC3339Nano))
 	past := until(position)
-	require.Len(t, past, 3)
+	require.Len(t, past, len(r.health().Projections))
 	for i, want := range []int64{1, 2} {
 		for _, s := range [][]admin.Standing{past, now}[i] {
 			require.Positive(t, s.Events)
@@ -239,7 +239,7 @@ func TestADataFolderOfAnotherVersionIsBroughtUpToDateWhenItIsOpenedWithoutAGatew
 		require.Equal(t, 200, resp.StatusCode, body)
 	}
 	r.close()
-	r.downgrade(elder{requestlog.Projection{}}, elder{billing.Projection{}}, narrow{stats.Projection{}})
+	r.downgrade(elder{requestlog.Projection{}}, elder{requestlog.Marker{}}, elder{billing.Projection{}}, narrow{stats.Projection{}})
 	told := map[string]events.Position{}
 	ctx := projections.Watch(t.Context(), func(p projections.Progress) {
 		told[p.Projection] = max(told[p.Projection], p.Position)
@@ -252,7 +252,7 @@ func TestADataFolderOfAnotherVersionIsBroughtUpToDateWhenItIsOpenedWithoutAGatew
 	require.EqualValues(t, 3, lines[0].Requests)
 	reports, err := o.Replay(t.Context(), "", true)
 	require.NoError(t, err)
-	require.Len(t, reports, 3)
+	require.Len(t, reports, 4)
 	for _, report := range reports {
 		require.True(t, report.Equal, "%+v", report)
 		require.Positive(t, told[report.Projection], "%v", told)

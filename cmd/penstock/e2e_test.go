@@ -300,7 +300,7 @@ func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 	if bill.Requests != onBill || bill.Attempts != onBill || bill.Cost == "0" {
 		t.Errorf("the bill has %+v, the log %d sent requests", bill, onBill)
 	}
-	if out := i.run(0, "", "replay", "--verify", "--json"); strings.Count(out, `"equal":true`) != 3 {
+	if out := i.run(0, "", "replay", "--verify", "--json"); !allEqual(out) {
 		t.Errorf("replay: %s", out)
 	}
 	if code := i.signal(syscall.SIGTERM); code != 0 {
@@ -310,9 +310,15 @@ func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 	if n := len(i.logs()); n != len(sent) {
 		t.Errorf("%d entries offline", n)
 	}
-	if out := i.run(0, "", "replay", "--verify", "--json"); strings.Count(out, `"equal":true`) != 3 {
+	if out := i.run(0, "", "replay", "--verify", "--json"); !allEqual(out) {
 		t.Errorf("replay offline: %s", out)
 	}
+}
+
+// allEqual says that a verification found every projection equal.
+func allEqual(lines string) bool {
+	n := strings.Count(lines, `"projection":`)
+	return n > 2 && strings.Count(lines, `"equal":true`) == n
 }
 
 // SIGTERM: no new requests, the running ones finish and are settled, exit 0 (pain 28).
