@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// Files of the data folder that prove what the events were.
+// Files of the data folder, the second also of the archive, that prove what the events were.
 const (
 	headKeyFile = "head.key"    // seed of the ed25519 key that signs heads, hex; mode 0600
 	headsFile   = "heads.jsonl" // signed heads, one per line
@@ -36,8 +36,14 @@ type auditor struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu   sync.Mutex // of the file
-	last events.Position
+	elsewhere func() (folder string, err error) // the archive, where heads are written down too; "" for nowhere
+	tell      func(events.Head)                 // hands a head to the outside and returns at once; nil: there is none
+
+	keeping  sync.Mutex // heads are kept one after the other
+	last     events.Head
+	archived string // folder that has the last one
+
+	mu sync.Mutex // of the file
 }
 
 // openAuditor reads the signing key of a data folder and makes it when there is none.
@@ -188,36 +194,66 @@ func (a *auditor) known() ([]events.Head, error) {
 	return heads, nil
 }
 
-// keep signs the head and writes it to the log and to the file, unless it is the one of before.
+// keep signs the head, writes it to the log and to the file and tells it, unless it is the one of before. The archive
+// gets it too; when it can not take it, with the next call.
 func (a *auditor) keep(ctx context.Context) error {
+	a.keeping.Lock()
+	defer a.keeping.Unlock()
 	h, err := a.AuditHead(ctx)
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if h.Position == a.last {
-		return nil
+	if h.Position != a.last.Position {
+		a.mu.Lock()
+		err = appendHead(a.path, &h)
+		a.mu.Unlock()
+		if err != nil {
+			return errors.Wrap(err, "signed heads")
+		}
+		a.last, a.archived = h, ""
+		a.log.Info("head of the chain", "position", h.Position, "hash", h.Hash.String(), "at", h.At, "key", h.Key.String(),
+			"signature", hex.EncodeToString(h.Signature[:]))
+		if a.tell != nil {
+			a.tell(h)
+		}
 	}
-	line, err := json.Marshal(&h)
-	if err != nil {
-		return errors.Wrap(err, "signed head")
+	if err := a.deposit(); err != nil {
+		a.log.Error("head of the chain is not in the archive", "position", h.Position, "error", err)
 	}
-	f, err := os.OpenFile(a.path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return errors.Wrap(err, "signed heads")
-	}
-	err = appendLine(f, line)
-	if err = errors.CombineErrors(err, f.Close()); err != nil {
-		return errors.Wrap(err, "signed heads")
-	}
-	a.last = h.Position
-	a.log.Info("head of the chain", "position", h.Position, "hash", h.Hash.String(), "at", h.At, "key", h.Key.String(),
-		"signature", hex.EncodeToString(h.Signature[:]))
 	return nil
 }
 
-// appendLine writes behind the last whole line.
+// deposit writes the last head into the archive, unless it is there.
+func (a *auditor) deposit() error {
+	folder, err := a.elsewhere()
+	if err != nil || folder == "" || folder == a.archived || a.last.Position == 0 {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	if path := filepath.Join(folder, headsFile); path != a.path { // whoever archives into the data folder has it there
+		err = appendHead(path, &a.last)
+	}
+	if err == nil {
+		a.archived = folder
+	}
+	return err
+}
+
+// appendHead writes a head behind the last whole line of a file.
+func appendHead(path string, h *events.Head) error {
+	line, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.CombineErrors(appendLine(f, line), f.Close())
+}
+
 func appendLine(f *os.File, line []byte) error {
 	text, err := io.ReadAll(f)
 	if err != nil {
@@ -236,7 +272,7 @@ func (a *auditor) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := a.keep(ctx); err != nil && ctx.Err() == nil {
-			a.log.Error("head of the chain was not signed", "error", err)
+			a.log.Error("head of the chain was not kept", "error", err)
 		}
 		select {
 		case <-tick.C:

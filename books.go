@@ -74,6 +74,9 @@ func (c *closer) CloseBooks(ctx context.Context, until string) (closed []books.C
 			return closed, err
 		}
 		closed = append(closed, *f)
+		if err := c.keep(ctx); err != nil && ctx.Err() == nil { // the day is closed all the same
+			c.log.Error("head of the chain was not kept", "day", f.Day, "error", err)
+		}
 		c.log.Info("books closed", "day", f.Day, "requests", f.Requests, "events", f.Facts, "through", f.Through)
 	}
 }
@@ -134,12 +137,12 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*b
 	if err != nil {
 		return nil, err
 	}
-	settings, err := c.settings()
+	folder, err := c.folder()
 	if err != nil {
 		return nil, err
 	}
-	if settings.BooksArchive != "" {
-		if f.Archive, err = c.archive(ctx, settings.BooksArchive, f); err != nil {
+	if folder != "" {
+		if f.Archive, err = c.archive(ctx, folder, f); err != nil {
 			return nil, errors.Wrapf(err, "archive of %s", name)
 		}
 	}
@@ -153,11 +156,17 @@ func (c *closer) request(ctx context.Context, q events.Query) (found *events.Com
 	return found, errors.Wrap(err, "find the end of a day")
 }
 
+// folder is where the archive is, "" for nowhere.
+func (c *closer) folder() (string, error) {
+	settings, err := c.settings()
+	if err != nil || settings.BooksArchive == "" || filepath.IsAbs(settings.BooksArchive) {
+		return settings.BooksArchive, err
+	}
+	return filepath.Join(c.dir, settings.BooksArchive), nil
+}
+
 // archive writes the links with all rows of a day's requests. The name tells one chain from another.
 func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_ *books.Archive, err error) {
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(c.dir, folder)
-	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
@@ -195,11 +204,15 @@ func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) 
 	if err != nil {
 		return err
 	}
+	folder, err := c.folder()
+	if err != nil {
+		return err
+	}
 	today := c.now().UTC()
 	for _, f := range book.Forget(today, settings.RetentionEvents) {
 		gone := &books.Removed{Day: f.Day, Span: f.Span}
-		if settings.BooksArchive != "" && f.Archive == nil { // the folder was set later
-			if gone.Archive, err = c.archive(ctx, settings.BooksArchive, &f); err != nil {
+		if folder != "" && f.Archive == nil { // the folder was set later
+			if gone.Archive, err = c.archive(ctx, folder, &f); err != nil {
 				return errors.Wrapf(err, "archive of %s", f.Day)
 			}
 		}
@@ -335,6 +348,7 @@ func (g *Gateway) openLedger() error {
 			return g.journal.Commit(events.Append{Rows: []events.Row{row}}, events.May)
 		},
 	}
+	a.elsewhere, a.tell = c.folder, func(h events.Head) { g.out.hooks.Head(h) }
 	if _, _, err := c.load(context.Background()); err != nil {
 		return err
 	}
@@ -388,6 +402,7 @@ func newOfflineCloser(ctx context.Context, dir string, store events.Store, settl
 		}
 		return results[0].Err
 	}
+	a.elsewhere = c.folder
 	_, _, err = c.load(ctx)
 	return c, err
 }

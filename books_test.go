@@ -29,7 +29,7 @@ import (
 // past writes a history of about four days into a stopped gateway's folder. It ended some days ago.
 func past(t *testing.T, folder string) (first time.Time) {
 	t.Helper()
-	first = time.Now().UTC().AddDate(0, 0, -9)
+	first = midnight(time.Now()).AddDate(0, 0, -8).Add(12 * time.Hour) // so that days are split alike at every hour
 	history, err := lawtest.History{Seed: 11, Requests: 220, Start: first, Step: 8 * time.Minute}.Appends()
 	require.NoError(t, err)
 	s, err := sqlite.OpenStore(filepath.Join(folder, "events.db"), sqlite.StoreOptions{})

@@ -6,10 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +22,7 @@ import (
 )
 
 // crowdFor is as long as a person may wait for; -args -crowd=10m (with -timeout 30m) is the real thing.
-var crowdFor = flag.Duration("crowd", 8*time.Second, "how long 200 clients load three upstreams: half of it under fifo, half under fair")
+var crowdFor = flag.Duration("crowd", 6*time.Second, "how long 200 clients load three upstreams: half of it under fifo, half under fair")
 
 const (
 	crowdClients = 200
@@ -31,6 +35,7 @@ var crowdSlots = map[string]int{"small": 5, "middle": 10, "large": 20}
 // crowd is one load: 200 clients, each with one request at a time and the next one right behind it.
 type crowd struct {
 	*rig
+	name       string
 	discipline string
 	lasts      time.Duration
 	weights    map[string]int    // of the keys, which have equally many clients
@@ -39,7 +44,8 @@ type crowd struct {
 	resets     float64 // share of the requests that the upstreams cut off before their content
 	clients    *http.Client
 
-	from, to map[string]int // leases by key, between two moments of the load
+	saturated *atomic.Bool   // between two moments of the load
+	from, to  map[string]int // leases by key, then
 }
 
 // Whatever 200 impatient clients and three unreliable upstreams do: slots are exact and all come back, nobody is lost in
@@ -47,22 +53,28 @@ type crowd struct {
 func TestACrowdOnThreeUpstreams(t *testing.T) {
 	patient := map[string]any{"failures": 1_000_000}
 	equal := map[string]int{"one": 1, "uno": 1, "two": 1, "four": 1}
-	for name, c := range map[string]crowd{
-		"fifo": {discipline: "fifo", lasts: *crowdFor / 2, weights: equal, breaker: patient, resets: 0.05},
-		"fair": {discipline: "fair", lasts: *crowdFor / 2, weights: map[string]int{"one": 1, "uno": 1, "two": 2, "four": 4}, breaker: patient, resets: 0.05},
-		"classes": {discipline: "fifo", lasts: min(*crowdFor/4, 15*time.Second), weights: map[string]int{"h": 1, "n": 1, "l": 1, "m": 1},
-			classes: map[string]string{"h": "high", "n": "", "m": "", "l": "low"}, breaker: patient, resets: 0.05},
-		"breakers": {discipline: "fair", lasts: min(*crowdFor/4, 15*time.Second), weights: equal, resets: 0.1,
+	for _, c := range []crowd{
+		{name: "fifo", discipline: "fifo", lasts: *crowdFor / 2, weights: equal, breaker: patient, resets: 0.05},
+		{name: "fair", discipline: "fair", lasts: *crowdFor / 2, weights: map[string]int{"one": 1, "uno": 1, "two": 2, "four": 4}, breaker: patient, resets: 0.05},
+		{name: "classes", discipline: "fifo", lasts: min(*crowdFor/4, 15*time.Second), weights: map[string]int{"h": 1, "n": 1, "m": 1, "l": 1},
+			classes: map[string]string{"h": "high", "l": "low"}, breaker: patient, resets: 0.05},
+		{name: "breakers", discipline: "fair", lasts: min(*crowdFor/4, 15*time.Second), weights: equal, resets: 0.1,
 			breaker: map[string]any{"failures": 1, "successes": 2, "open_for": "100ms", "probe_every": "50ms", "open_growth": "1"}},
 	} {
-		t.Run(name, func(t *testing.T) { c.run(t) })
+		t.Run(c.name, func(t *testing.T) { c.run(t) })
 	}
 }
 
+// opens says whether its breakers are meant to open.
+func (c *crowd) opens() bool { return c.breaker["failures"] == 1 }
+
 func (c *crowd) run(t *testing.T) {
 	before := goroutines()
-	c.rig = newRig(t, func(cfg *penstock.Config) { cfg.DataDir = t.TempDir() })
-	transport := &http.Transport{MaxIdleConnsPerHost: 2 * crowdClients}
+	c.rig = newRig(t, func(cfg *penstock.Config) { // breakers are meant to open here: no alerts
+		cfg.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))
+	})
+	c.apply(map[string]any{"kind": "price", "model": "*", "input": "1", "output": "1"})
+	transport := &http.Transport{MaxIdleConnsPerHost: 2 * crowdClients, DialContext: dialWire}
 	c.clients = &http.Client{Transport: transport, Timeout: time.Minute} // who is lost in a queue is found by it
 	for id, slots := range crowdSlots {
 		c.upstream(id, c.mood(1), map[string]any{"slots": slots, "breaker": c.breaker, "queue": map[string]any{
@@ -71,6 +83,7 @@ func (c *crowd) run(t *testing.T) {
 	for id, weight := range c.weights {
 		c.key(id, map[string]any{"weight": weight, "priority": c.classes[id]})
 	}
+	c.saturated = &atomic.Bool{}
 	stop := make(chan struct{})
 	var aside sync.WaitGroup
 	seen := map[string]*sightings{}
@@ -91,7 +104,7 @@ func (c *crowd) run(t *testing.T) {
 	}
 	totals := c.slotsWereKept(seen)
 	c.ordersWereKept(seen)
-	c.sharesWereKept(told)
+	c.sharesWereKept(told, seen["small"])
 	lines := c.everyRequestHasOneLine(told)
 	c.verify()
 	c.close()
@@ -138,20 +151,42 @@ func (c *crowd) weather(stop chan struct{}) {
 	}
 }
 
-// told is what a client knows of one of its requests.
-type told struct {
+// wire is a client's connection that knows what has left on it. A request, which is small, leaves in one piece.
+type wire struct {
+	net.Conn
+	sent atomic.Int64
+}
+
+func dialWire(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &wire{Conn: c}, nil
+}
+
+// Write notes what the kernel has taken.
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	w.sent.Add(int64(n))
+	return n, err
+}
+
+// saga is what a client knows of one of its requests.
+type saga struct {
 	id, key string
 	status  int       // 0: it never heard
 	whole   bool      // the answer came to its end
+	sent    bool      // the request had left
 	gone    time.Time // when it had gone; zero: it stayed
 	took    time.Duration
 }
 
 // load lets the clients loose, and looks at the shares of the keys when all have queued up and before the first one stops.
-func (c *crowd) load() []told {
+func (c *crowd) load() []saga {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var everything []told
+	var everything []saga
 	began := time.Now()
 	end := make(chan struct{})
 	keys := make([]string, 0, len(c.weights))
@@ -167,9 +202,11 @@ func (c *crowd) load() []told {
 		})
 	}
 	c.await("saturation", func() bool { return len(c.board("large").Waiting) > crowdClients/2 })
+	c.saturated.Store(true)
 	c.from = c.leases()
 	<-time.After(c.lasts - time.Since(began)) // the load is the point
 	c.to = c.leases()
+	c.saturated.Store(false)
 	close(end)
 	all.Wait()
 	return everything
@@ -188,7 +225,7 @@ func (c *crowd) leases() map[string]int {
 
 // client makes one request after the other. It loses patience with every tenth of them, at some moment of the time that
 // the last one took: most often it waits then, else the upstream thinks or streams.
-func (c *crowd) client(n int, key string, end chan struct{}) (mine []told) {
+func (c *crowd) client(n int, key string, end chan struct{}) (mine []saga) {
 	chance := rand.New(rand.NewPCG(1, uint64(n)))
 	usual := 300 * time.Millisecond
 	for i := 0; ; i++ {
@@ -213,13 +250,19 @@ func (c *crowd) client(n int, key string, end chan struct{}) (mine []told) {
 	}
 }
 
-func (c *crowd) once(ctx context.Context, id, key string, stream bool) told {
-	x := told{id: id, key: key}
+func (c *crowd) once(ctx context.Context, id, key string, stream bool) saga {
+	x := saga{id: id, key: key}
 	body := chatBody(id)
 	if stream {
 		body = strings.Replace(body, "{", `{"stream":true,`, 1)
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+c.gw.Addr()+"/v1/chat/completions", strings.NewReader(body))
+	var line *wire
+	var before int64
+	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		line = got.Conn.(*wire)
+		before = line.sent.Load()
+	}}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), "POST", "http://"+c.gw.Addr()+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		c.t.Error(err)
 		return x
@@ -234,7 +277,7 @@ func (c *crowd) once(ctx context.Context, id, key string, stream bool) told {
 		answer, err = io.ReadAll(resp.Body)
 		resp.Body.Close()
 	}
-	x.took = time.Since(began)
+	x.took, x.sent = time.Since(began), line != nil && line.sent.Load() > before
 	switch {
 	case err == nil:
 		if x.whole = true; x.status == 200 && stream && !strings.Contains(string(answer), "[DONE]") {
@@ -257,8 +300,8 @@ type sightings struct {
 	leases   map[leaseName]*sighting
 	held     int // the most at once
 	longest  int // queue
-	empty    int // looks at which some key had nobody in the queue
-	looks    int
+	looks    int // while saturated
+	empty    int // of these, at which some key had nobody in the queue
 }
 
 type leaseName struct {
@@ -268,7 +311,7 @@ type leaseName struct {
 
 type sighting struct {
 	ticket        uint64
-	class         string
+	key, class    string
 	came, granted time.Time // by the actor's clock; zero: not seen
 }
 
@@ -311,7 +354,7 @@ func (c *crowd) watch(s *sightings, stop chan struct{}) {
 		keys := map[string]bool{}
 		for _, w := range now.Waiting {
 			x := s.of(w.leaseName)
-			x.ticket, x.class, x.came = w.Ticket, w.Class, w.Since
+			x.ticket, x.key, x.class, x.came = w.Ticket, w.Key, w.Class, w.Since
 			keys[w.Key] = true
 		}
 		for _, h := range now.Held {
@@ -320,8 +363,10 @@ func (c *crowd) watch(s *sightings, stop chan struct{}) {
 			}
 		}
 		s.held, s.longest = max(s.held, len(now.Held)), max(s.longest, len(now.Waiting))
-		if s.looks++; len(keys) < len(c.weights) {
-			s.empty++
+		if c.saturated.Load() {
+			if s.looks++; len(keys) < len(c.weights) {
+				s.empty++
+			}
 		}
 	}
 }

@@ -158,7 +158,7 @@ func checkHooks(changes []admin.Change) error {
 		}
 		for i, e := range w.Events {
 			f := events.FeedFilter{Types: []string{e}}
-			if f.CheckTypes(webhook.AlertNames()...) != nil {
+			if f.CheckTypes(webhook.Names()...) != nil {
 				faults = append(faults, &catalog.InvalidError{Ref: catalog.Ref{Kind: catalog.KindWebhook, ID: w.ID},
 					Field: "events[" + strconv.Itoa(i) + "]", Reason: "there is no event or alert " + e})
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/telemetry"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
@@ -94,4 +95,10 @@ func (g *Gateway) Figures(context.Context) telemetry.Figures {
 		f.Projections = append(f.Projections, telemetry.Projection{Name: l.Name, Lag: l.Behind})
 	}
 	return f
+}
+
+// Priced says that the catalogue has a price. Without one everything is served and nothing is charged.
+func (g *Gateway) Priced() bool {
+	prices, _ := g.catalogue.List(catalog.KindPrice)
+	return len(prices) > 0
 }

@@ -120,10 +120,13 @@ func (g *Gateway) recover() error {
 
 // openPlanes makes the actors and the servers.
 func (g *Gateway) openPlanes() error {
-	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal})
+	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal, History: g.spent})
 	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
 	if err := g.restore(); err != nil {
 		return err
+	}
+	if err := g.system.RestoreRates(time.Now()); err != nil {
+		return errors.Wrap(err, "rates of callers")
 	}
 	g.affinity = actors.NewAffinity(&g.catalogue.Snapshot().Settings.Scheduling)
 	if err := g.affinity.Load(context.Background(), g.store, time.Now()); err != nil {
@@ -151,7 +154,7 @@ func (g *Gateway) openPlanes() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
-		Feed: g.out.feed, Webhooks: hookState{&g.out},
+		Feed: g.out.feed, Webhooks: hookState{&g.out}, Limits: keyLimits{g.system},
 		Audit: g.ledger.closer, Books: g.ledger.closer, Past: g, Replays: &g.replays,
 	})
 	return err
@@ -159,7 +162,7 @@ func (g *Gateway) openPlanes() error {
 
 // restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
 func (g *Gateway) restore() error {
-	for _, prefix := range []string{"upstream/", "account/"} {
+	for _, prefix := range []string{"upstream/", "account/", "access/"} {
 		err := g.store.Find(context.Background(), events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
 			for _, f := range c.Facts {
 				if err := g.system.Restore(f, c.At); err != nil {
@@ -174,6 +177,22 @@ func (g *Gateway) restore() error {
 	}
 	return nil
 }
+
+// spent is the history of all requests, once everything that was appended before is stored. When the store is away, it ends at
+// what is stored.
+func (g *Gateway) spent(since time.Time, yield func(*actors.Used)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), historyTime)
+	defer cancel()
+	if g.journal.Fault() == nil {
+		if err := g.journal.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return actors.ReadHistory(ctx, g.store, since, yield)
+}
+
+// historyTime bounds the reading of what was spent before.
+const historyTime = 10 * time.Minute
 
 func (g *Gateway) bootstrap() error {
 	if len(g.config.Bootstrap) == 0 || g.catalogue.Revision() != 0 {

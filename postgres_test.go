@@ -18,8 +18,9 @@ func TestOnPostgreSQL(t *testing.T) {
 		"queue": TestQueueRefusals, "cut streams": TestCutStreamsNeverLookComplete, "client gone": TestClientGoneAfterDispatch,
 		"exhausted": TestExhaustedThenOpen, "drain": TestCloseDrainsAndLeavesNothing, "durability": TestDurabilityLevels,
 		"sessions": TestSessionsKeepTheirAccountAlsoAcrossARestart, "continuations": TestAResponseIsContinuedByTheAccountThatGaveIt,
-		"restart": TestBreakersAndBlocksSurviveARestart, "same after a restart": TestBreakersAndBlocksAreTheSameAfterARestart, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
+		"restart": TestBreakersAndBlocksSurviveARestart, "same after a restart": TestBreakersAndBlocksAreTheSameAfterARestart, "recount": TestTheBillIsWhatTheUpstreamsOwnRecordsAddUpTo, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
 		"other versions": TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt, "until": TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone,
+		"rates": TestFiftyClientsNeverGetMoreThanTheirRequestsPerMinute, "budgets": TestFiftyClientsNeverSpendMoreThanAStrictBudget, "bound": TestBoundAddressesAndSpendingSurviveARestart,
 	} {
 		t.Run(name, test)
 	}

@@ -83,7 +83,7 @@ func (r *rig) close() {
 // upstream starts a simulated upstream with one account.
 func (r *rig) upstream(id string, b simulator.Behavior, spec map[string]any) *simulator.Server {
 	r.t.Helper()
-	s := simulator.New(simulator.Options{Seed: 1, TrackRequests: true, Config: simulator.Config{Default: b}})
+	s := simulator.New(simulator.Options{Seed: 1, Exact: true, TrackRequests: true, Config: simulator.Config{Default: b}})
 	if err := s.Start("127.0.0.1:0"); err != nil {
 		r.t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 			l.Accounts = append(l.Accounts, *a.Account)
 		}
 	}
-	l.Users, l.Keys = s.Users(), s.Keys()
+	l.Users, l.Keys, l.Budgets = s.Users(), s.Keys(), s.Budgets()
 	return l
 }
 
@@ -304,4 +304,15 @@ func (l live) BlockAccount(_ context.Context, id string, until *time.Time) error
 		return errors.Wrapf(admin.ErrNotFound, "account %s", id)
 	}
 	return l.System.BlockAccount(id, until)
+}
+
+// keyLimits is what keys have used.
+type keyLimits struct{ system *actors.System }
+
+func (k keyLimits) KeyStatus(_ context.Context, id string) (actors.KeyStatus, error) {
+	s, ok := k.system.KeyStatus(id)
+	if !ok {
+		return s, errors.Wrapf(admin.ErrNotFound, "key %s", id)
+	}
+	return s, nil
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"sync"
+	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/gate"
@@ -17,19 +18,19 @@ var (
 // the channel of gone is closed; gone is called only when it waits, and may be nil. Which actor that is follows from the
 // key and the layout; caller is only noted in the pass. The refusal is nil when there is a pass.
 func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan struct{}) (Pass, *Refusal) {
-	return s.admit(caller, key, w, gone, nil)
+	return s.admit(caller, key, w, gone, nil, entrance{at: s.now()})
 }
 
-// admit is Admit with a pulse; nil: without.
-func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan struct{}, beat pulse) (Pass, *Refusal) {
+// admit is Admit with a pulse, nil for none, and with what the limits look at: Limited, TooManyIPs.
+func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan struct{}, beat pulse, e entrance) (Pass, *Refusal) {
 	r := s.dir.Load().keys[key]
 	if r == nil {
 		return Pass{}, &Refusal{Reason: s.goneReason(UnknownCaller)}
 	}
 	m := admits.Get().(*admit)
-	m.want, m.key = w, key
+	m.want, m.key, m.entry = w, key, e
 	s.send(r.pid, m)
-	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid}
+	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid, gone: r.gone}
 	var first admitted
 	select {
 	case first = <-m.replies:
@@ -49,7 +50,7 @@ func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan s
 
 func passed(p Pass, a admitted) (Pass, *Refusal) {
 	if a.refusal.Reason != "" {
-		return Pass{}, &Refusal{Reason: a.refusal.Reason}
+		return Pass{}, &Refusal{Reason: a.refusal.Reason, Limit: a.refusal.Limit, Until: a.refusal.Until}
 	}
 	return p, nil
 }
@@ -64,7 +65,7 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 	}
 	ticks := s.metronome(beat)
 	defer ticks.stop()
-	for {
+	for !fired(away) {
 		select {
 		case last := <-m.replies:
 			p.Waited = s.now().Sub(start)
@@ -72,31 +73,34 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 		case <-ticks.C:
 			ticks.tick()
 		case <-away:
-			if m.claim.cancel() {
-				s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: gate.Aborted})
-			} else if last := <-m.replies; last.refusal.Reason == "" { // who won the claim says so in the same step
-				s.Leave(p)
-			}
-			return Pass{}, &Refusal{Reason: Aborted}
 		}
 	}
+	if m.claim.cancel() {
+		s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: gate.Aborted})
+	} else if last := <-m.replies; last.refusal.Reason == "" { // who won the claim says so in the same step
+		s.Leave(p)
+	}
+	return Pass{}, &Refusal{Reason: Aborted}
 }
 
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
 func (s *System) Leave(p Pass) {
 	if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)
-		m.id, m.key = p.ID, p.Key
+		m.id, m.key, m.bill, m.paid = p.ID, p.Key, p.bill, p.paid
 		s.send(p.pid, m)
 	}
 }
 
-// placeCallers starts and tells the actors of users and of keys that belong to nobody (that is known).
-func (s *System) placeCallers(l Layout, was, is *directory) {
+// placeCallers starts and tells the actors of users and of keys that belong to nobody (that is known). It returns whose
+// rules do not know yet what was spent before.
+func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRef, since time.Time) {
 	keys := map[CallerID][]catalog.Key{}
 	slots := map[CallerID]*int{}
-	for _, u := range l.Users {
-		keys["user/"+u.ID], slots["user/"+u.ID] = nil, u.Slots
+	users := map[CallerID]*catalog.User{}
+	for i := range l.Users {
+		u := &l.Users[i]
+		keys["user/"+u.ID], slots["user/"+u.ID], users["user/"+u.ID] = nil, u.Slots, u
 	}
 	for _, k := range l.Keys {
 		id := "user/" + k.User
@@ -110,14 +114,21 @@ func (s *System) placeCallers(l Layout, was, is *directory) {
 		if r == nil {
 			r = &callerRef{ref: s.spawn("caller/"+id, newCallerDesk(s, id)), id: id}
 		}
-		m := &reconfigureCaller{slots: slots[id], keys: own, done: make(chan error, 1)}
+		m := &reconfigureCaller{slots: slots[id], keys: own, policy: catalog.CallerPolicy(users[id], own), reply: make(chan reconfigured, 1)}
 		s.send(r.pid, m)
-		if err := await(m.done, r.gone); err != nil {
-			s.log.Error("caller kept its old settings", "caller", id, "error", err)
+		switch is := answered(m.reply, r.gone, reconfigured{err: reasonError(Stopped)}); {
+		case is.err != nil:
+			s.log.Error("caller kept its old settings", "caller", id, "error", is.err)
+		case is.missing:
+			if from, counts := m.policy.Since(s.now()); counts && (missing == nil || from.Before(since)) {
+				since = from
+			}
+			missing = append(missing, r)
 		}
 		is.callers[id] = r
 		for _, k := range own {
 			is.keys[k.ID] = r
 		}
 	}
+	return missing, since
 }

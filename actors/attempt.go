@@ -42,6 +42,9 @@ func (l *life) dispatch() *failure.Refusal {
 		return &r
 	}
 	l.budget.Spend(l.lease.Upstream, l.lease.Account)
+	if l.d.System.budgets.Load() != nil {
+		l.purse.spent = append(l.purse.spent, share{budget: upstreamBudget(l.lease.Upstream)})
+	}
 	l.attempts, l.sent, l.began, l.last = n, true, l.now(), nil
 	return nil
 }
@@ -154,6 +157,9 @@ func (l *life) whole() (Answer, bool) {
 	default: // some upstreams put an error into a success
 		o.StreamFailedBeforeContent = !a.HasContent && a.ErrorType+a.ErrorCode+a.ErrorMessage != ""
 	}
+	if o.StreamFailedBeforeContent && a.HasUsage {
+		l.count(t, &a, 0)
+	}
 	if o.BodyEmpty || o.InvalidAnswer || o.StreamFailedBeforeContent {
 		return l.failed(l.observe(t, o, plain))
 	}
@@ -171,7 +177,7 @@ func (l *life) count(t *tried, a *dialect.Answer, size int) {
 	switch {
 	case l.c.Endpoint.Kind == dialect.CountTokens:
 	case a.HasUsage:
-		t.usage, t.source = a.Usage, pricing.Reported
+		t.usage, t.source, t.clamped = a.Usage, pricing.Reported, a.Clamped
 	case a.HasContent:
 		t.usage, t.source = l.estimate(int64(size)), pricing.Estimated
 	}

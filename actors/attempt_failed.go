@@ -25,6 +25,7 @@ type tried struct {
 	evidence   string
 	usage      pricing.Usage
 	source     pricing.Source
+	clamped    bool // the upstream reported more usage than can be
 	tier       string
 	answerID   string // of an answer that a later request can go on from
 	ttft, took time.Duration
@@ -32,6 +33,9 @@ type tried struct {
 	headers    []Header      // of an error answer
 	body       []byte
 }
+
+// failed says that the attempt came to nothing by a fault that is not the client's.
+func (t *tried) failed() bool { return t.class != failure.OK && t.class != failure.Cancelled }
 
 // seen starts the record of an answer whose headers have come.
 func (l *life) seen() *tried {
@@ -170,11 +174,13 @@ func (l *life) clientWent(t *tried) (Answer, bool) {
 // story is the fact of an attempt that another one follows.
 func (l *life) story(t *tried) *request.Failed {
 	b := l.bill(t)
-	return &request.Failed{
+	f := &request.Failed{
 		N: l.attempts, Class: string(t.class), UpstreamStatus: t.status, UpstreamID: t.upstreamID, Evidence: t.evidence,
-		Next: string(t.Next), Counted: l.counts(t), Usage: t.usage, UsageSource: t.source, PriceVersion: b.version, UpstreamCost: b.upstream,
+		Next: string(t.Next), Counted: l.counts(t), Usage: t.usage, UsageSource: t.source, Clamped: t.clamped, ServiceTier: t.tier,
 		TookUS: t.took.Microseconds(), TTFTUS: t.ttft.Microseconds(),
 	}
+	b.intoFailed(f)
+	return f
 }
 
 // exclude takes what has failed out of what is left to try.

@@ -6,8 +6,10 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/gate"
+	"github.com/penstock/penstock/domain/limit"
 )
 
 // CallerID names whose slots count: "user/<id>", or "key/<id>" of a key that belongs to nobody.
@@ -22,6 +24,9 @@ type Pass struct {
 	Caller CallerID
 	Key    string
 	Waited time.Duration
+	bill   limit.Settlement // what the request has cost; only when it is settled
+	paid   bool             // it is: else its charges are refunded with the slot
+	gone   chan struct{}
 	pid    *actor.PID // of the actor that granted it, also when the key has moved to another user since
 }
 
@@ -32,6 +37,9 @@ type callerDesk struct {
 	id     CallerID
 	gate   *gate.Gate            // the user's slots, and the queue of all keys
 	keys   map[string]*gate.Gate // slots of each key
+	limits *limit.Caller
+	policy limit.Policy
+	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
 	closed bool
@@ -42,6 +50,7 @@ type admit struct {
 	quiet
 	want    Want
 	key     string
+	entry   entrance
 	claim   claimState
 	replies chan admitted // room for a first and a last answer
 }
@@ -54,8 +63,10 @@ type admitted struct {
 
 type leaveCaller struct {
 	quiet
-	id  LeaseID
-	key string
+	id   LeaseID
+	key  string
+	bill limit.Settlement
+	paid bool
 }
 
 type leaveCallerQueue struct {
@@ -69,13 +80,25 @@ type wakeCaller struct{ quiet }
 
 type reconfigureCaller struct {
 	quiet
-	slots *int
-	keys  []catalog.Key
-	done  chan error
+	slots  *int
+	keys   []catalog.Key
+	policy limit.Policy
+	reply  chan reconfigured
 }
 
+// reconfigured answers: missing says that a new rule does not know yet what was spent before.
+type reconfigured struct {
+	missing bool
+	err     error
+}
+
+func (m *reconfigureCaller) refuse(r Reason) { tell(m.reply, reconfigured{err: reasonError(r)}) }
+
 func newCallerDesk(s *System, id CallerID) *callerDesk {
-	return &callerDesk{sys: s, id: id, gate: gate.New(gate.Policy{}), keys: map[string]*gate.Gate{}}
+	return &callerDesk{
+		sys: s, id: id, gate: gate.New(gate.Policy{}), keys: map[string]*gate.Gate{}, limits: limit.NewCaller(limit.Policy{}),
+		bound: map[string]*access.Bindings{},
+	}
 }
 
 func (m *admit) refuse(r Reason) { tell(m.replies, admitted{refusal: Refusal{Reason: r}}) }
@@ -92,14 +115,20 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 		d.admit(m, d.sys.now())
 	case *leaveCaller:
 		d.leave(m.id, m.key)
+		d.settle(m)
 		leaves.Put(m)
 	case *wakeCaller:
 		d.alarm.rang()
 	case *leaveCallerQueue:
 		d.gate.Leave(m.id, m.why)
+		d.limits.Refund(m.id.Request)
+	case *reserveCaller:
+		_, no := d.limits.Reserve(m.id, m.worst, d.sys.now())
+		m.reply <- no
+	case *restoreCaller:
+		d.restore(m)
 	case *reconfigureCaller:
-		d.reconfigure(m)
-		m.done <- nil
+		m.reply <- d.reconfigure(m, d.sys.now())
 	}
 }
 
@@ -112,6 +141,7 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 		m.refuse(UnknownCaller)
 	case d.gate.Holder(m.want.ID) != nil || d.gate.Waiter(m.want.ID) != nil:
 		m.refuse(LocalFault)
+	case !d.comesIn(m, now):
 	case d.gate.Room() && d.room(m.key):
 		d.hold(m, now)
 		m.replies <- admitted{}
@@ -120,11 +150,11 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 		ask.Key = m.key
 		switch _, err := d.gate.Enqueue(ask, now); {
 		case errors.Is(err, gate.ErrQueueFull):
-			m.refuse(QueueFull)
+			d.turnBack(m, QueueFull)
 		case errors.Is(err, gate.ErrTooLate):
-			m.refuse(TimedOut)
+			d.turnBack(m, TimedOut)
 		case err != nil:
-			m.refuse(LocalFault)
+			d.turnBack(m, LocalFault)
 		default:
 			m.replies <- admitted{queued: true}
 		}
@@ -156,7 +186,7 @@ func (d *callerDesk) after() {
 	now := d.sys.now()
 	for w := d.gate.Overdue(now); w != nil; w = d.gate.Overdue(now) {
 		d.gate.Leave(w.ID, gate.TimedOut)
-		w.Tag.(*admit).refuse(TimedOut)
+		d.turnBack(w.Tag.(*admit), TimedOut)
 	}
 	d.serve(now)
 	d.alarm.set(d.sys, d.self, d.gate.NextDeadline(), now, &wakeCaller{})
@@ -171,15 +201,21 @@ func (d *callerDesk) serve(now time.Time) {
 		m := w.Tag.(*admit)
 		if !m.claim.grant() {
 			d.gate.Leave(w.ID, gate.Moved)
+			d.limits.Refund(w.ID.Request)
 			continue
 		}
 		d.gate.Leave(w.ID, gate.Served)
+		if no := d.limits.Check(w.ID.Request, now); !no.OK() { // others have spent meanwhile
+			d.limits.Refund(w.ID.Request)
+			m.replies <- admitted{refusal: limited(no)}
+			continue
+		}
 		d.hold(m, now)
 		m.replies <- admitted{}
 	}
 }
 
-func (d *callerDesk) reconfigure(m *reconfigureCaller) {
+func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigured {
 	longest := callerQueueMax
 	queue := &gate.Queue{Timeout: d.sys.callerTimeout, MaxLength: &longest}
 	keys := make(map[string]*gate.Gate, len(m.keys))
@@ -194,6 +230,9 @@ func (d *callerDesk) reconfigure(m *reconfigureCaller) {
 	d.keys = keys
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
 	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
+	d.bind(m.keys)
+	d.policy = m.policy
+	return reconfigured{missing: d.limits.Reconfigure(m.policy, now)}
 }
 
 // evict throws out the waiters whose key is chosen.
@@ -201,7 +240,7 @@ func (d *callerDesk) evict(r Reason, which func(key string) bool) {
 	for _, w := range d.gate.Waiters {
 		if which(w.Key) {
 			d.gate.Leave(w.ID, gate.Moved)
-			w.Tag.(*admit).refuse(r)
+			d.turnBack(w.Tag.(*admit), r)
 		}
 	}
 }
@@ -211,10 +250,9 @@ func (d *callerDesk) fault(msg any) {
 	case *admit:
 		d.gate.Leave(m.want.ID, gate.Moved)
 		d.leave(m.want.ID, m.key)
+		d.limits.Refund(m.want.ID.Request)
 	case *leaveCaller:
 		d.leave(m.id, m.key)
-	case *reconfigureCaller:
-		tell(m.done, reasonError(LocalFault))
 	}
 	turnAway(msg, LocalFault)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
@@ -55,6 +56,7 @@ type Call struct {
 	Headers  []Header
 	Body     []byte
 	Key      *catalog.Key
+	Address  netip.Addr // of the client, behind the proxies that are trusted; not valid: not known
 	Ask      request.Ask
 	Gone     *Gone
 	Client   dialect.Client // as it was recognised

@@ -10,7 +10,12 @@ import (
 )
 
 // add puts a fact into the next append. Facts are read by others once they were appended: they are never changed.
-func (l *life) add(f events.Fact) { l.facts = append(l.facts, f) }
+func (l *life) add(f events.Fact) {
+	if x, ok := f.(*request.Failed); ok {
+		l.purse.count(x, 1)
+	}
+	l.facts = append(l.facts, f)
+}
 
 // admitted puts Admitted in front of the collected facts, unless it is stored.
 func (l *life) admitted() {
@@ -64,6 +69,7 @@ func (l *life) commit() error {
 	default:
 		if err := l.d.Journal.Commit(l.take(false), events.May); err != nil {
 			l.version = before
+			l.untell(facts) // the settlement tells it
 			l.doubts(err, facts)
 			return err
 		}

@@ -120,6 +120,9 @@ func (l *life) wait(want Want) *failure.Refusal {
 		l.queueEnd = "resumed"
 	}
 	useful, r := l.lookAgain()
+	if r == nil && useful {
+		r = l.reserve()
+	}
 	switch {
 	case r != nil:
 		return r
@@ -173,6 +176,9 @@ func (l *life) notServed(no Refusal) *failure.Refusal {
 
 // spent is the refusal when no candidate is left.
 func (l *life) spent() *failure.Refusal {
+	if r := l.purse.short; r != nil {
+		return r
+	}
 	r := failure.New(failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates)
 	var until time.Time
 	for i := range l.tries {

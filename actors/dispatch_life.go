@@ -48,6 +48,7 @@ type life struct {
 
 	pass    Pass
 	hasPass bool
+	purse   purse
 	lease   Lease
 	leased  bool
 	tell    *Outcome // what the lease's owner learns when it gets it back
@@ -93,10 +94,16 @@ func (l *life) run() Answer {
 		return l.reject(r)
 	}
 	for {
+		if r := l.reserve(); r != nil {
+			return l.giveUp(*r)
+		}
 		if !l.leased { // else it is kept for another attempt at the same account
 			if r := l.acquire(); r != nil {
 				return l.giveUp(*r)
 			}
+		}
+		if !l.fund() {
+			continue
 		}
 		if r := l.dispatch(); r != nil {
 			return l.giveUp(*r)
@@ -109,16 +116,25 @@ func (l *life) run() Answer {
 
 // enter checks what the key may do and takes its slots.
 func (l *life) enter() *failure.Refusal {
+	if g := l.snap.Group(l.key.Group); g != nil && !g.AllowsClient(l.c.Client.String(), l.c.Ask.Client) {
+		return refuse(failure.ClientNotAllowed, "")
+	}
 	if !l.snap.AllowsModel(l.key, l.c.Ask.Model) {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
 	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID, Class: l.key.Class(), Weight: l.key.FairWeight()}
-	pass, no := l.d.System.admit(callerOf(l.key), l.key.ID, want, l.c.Gone.Done, l.pulse())
+	pass, no := l.d.System.admit(callerOf(l.key), l.key.ID, want, l.c.Gone.Done, l.pulse(),
+		entrance{l.c.At, l.charged(), l.c.Address})
 	if no == nil {
 		l.pass, l.hasPass = pass, true
 		return l.renew() // it may have waited
 	}
 	switch no.Reason {
+	case Limited:
+		return l.limitRefusal(*no.Limit)
+	case TooManyIPs:
+		r := failure.New(failure.TooManyIPs, "").WithUntil(no.Until, l.now())
+		return &r
 	case TimedOut, QueueFull:
 		return refuse(failure.CallerConcurrencyFull, "")
 	case Aborted:
@@ -178,6 +194,7 @@ func (l *life) leave() {
 	l.release()
 	if l.hasPass {
 		l.hasPass = false
+		l.settleShared()
 		l.d.System.Leave(l.pass)
 	}
 	l.leaveWay()

@@ -91,14 +91,8 @@ func (u *upstreamDesk) answered(g *grant, now time.Time) {
 			return
 		}
 		u.freeAccount(c, g.id) // its own breaker opened meanwhile
-	case verdictFull:
-		c.full = true
-	case verdictBlocked:
-		c.mark(g.scope, g.until)
-	case verdictInactive:
-		c.inactive = true
-	case verdictFault:
-		g.faulted = true
+	default:
+		c.refused(g, now)
 	}
 	u.cancelOwn(g)
 	if g.void == "" && u.askNext(g, now) {
@@ -219,9 +213,6 @@ func (u *upstreamDesk) usable(g *grant, now time.Time) bool {
 // breaker is open, at a known time.
 func (u *upstreamDesk) unable(g *grant, now time.Time) (Reason, time.Time) {
 	reason, until := NoAccount, time.Time{}
-	if g.last && g.verdict == verdictBlocked { // by an operator, which only the account itself knows
-		return reason, g.until
-	}
 	for _, id := range g.accounts {
 		c := u.children[id]
 		if c == nil || c.inactive {

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/limit"
 )
 
 // Layout is what of the catalogue has actors. Order does not matter; ids are unique within a kind.
@@ -17,6 +18,7 @@ type Layout struct {
 	Accounts  []catalog.Account // of unknown upstreams: ignored
 	Users     []catalog.User
 	Keys      []catalog.Key
+	Budgets   map[string]limit.Money // that callers share, by name: group/ID, platform, upstream/ID; those with rules
 }
 
 // reconfigureUpstream gives an upstream its settings and all its accounts. The reply lists the accounts' actors; nil
@@ -61,7 +63,8 @@ func (s *System) Reconfigure(l Layout) {
 		}
 		slices.SortFunc(view.of[spec.ID], func(a, b accountSpot) int { return strings.Compare(a.id, b.id) })
 	}
-	s.placeCallers(l, was, is)
+	callers, since := s.placeCallers(l, was, is)
+	s.learnPast(callers, since, s.placeBudgets(l.Budgets))
 	s.dir.Store(is)
 	s.board.view.Store(view)
 	s.retireRemoved(was, is)

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/gate"
+	"github.com/penstock/penstock/domain/limit"
 )
 
 // LeaseID names one attempt of one request.
@@ -65,6 +66,9 @@ const (
 	Evicted         Reason = "evicted"          // the queues were emptied: breaker opened, upstream removed or inactive
 	UnknownUpstream Reason = "unknown_upstream" // not in the layout, or not active
 	UnknownCaller   Reason = "unknown_caller"   // neither key nor user is in the layout
+	Limited         Reason = "limited"          // a limit of the caller: see Refusal.Limit
+	NoBudget        Reason = "budget_exceeded"  // of the upstream
+	TooManyIPs      Reason = "too_many_ips"     // the key is in use from as many addresses as it may be
 	LocalFault      Reason = "local_fault"      // a fault of this program; nothing is held
 	Stopped         Reason = "stopped"          // the system was stopped
 )
@@ -72,9 +76,10 @@ const (
 // Refusal is an answer without a lease. Nothing is held and nothing waits.
 type Refusal struct {
 	Reason   Reason
-	Upstream string    // the upstream that the reason is about; "" when about none in particular
-	Until    time.Time // when it may work again, zero when unknown
-	Position int       // in the queue that was left, 0 without one
+	Upstream string         // the upstream that the reason is about; "" when about none in particular
+	Until    time.Time      // when it may work again, zero when unknown
+	Position int            // in the queue that was left, 0 without one
+	Limit    *limit.Refusal // of Limited: which limit, and when it opens again
 }
 
 // Place is where a request waits.

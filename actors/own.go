@@ -20,21 +20,41 @@ type note struct {
 // marksMax bounds what is kept of an account's blocks; callers name models.
 const marksMax = 256
 
-// mark keeps until when an account is blocked for a model ("": for all); zero: while the probe of a block is in flight.
-func (c *child) mark(model string, until time.Time) {
-	if c.marks == nil || len(c.marks) >= marksMax {
-		c.marks = map[string]time.Time{}
+// mark is what an account has said of a block.
+type mark struct {
+	until time.Time // zero: while the probe of the block is in flight
+	last  bool      // a last resort was refused too: an operator has blocked it
+}
+
+// markMin is the least time for which a refusal is believed: a block may be over when its refusal is read.
+const markMin = time.Millisecond
+
+// refused takes an account's refusal. From here on the account is shut for this grant, until the account, an operator or the
+// alarm says that something has changed: whatever it answers, who waits is never served to it in a circle.
+func (c *child) refused(g *grant, now time.Time) {
+	switch g.verdict {
+	case verdictFull:
+		c.full = true
+	case verdictInactive:
+		c.inactive = true
+	case verdictFault:
+		g.faulted = true
+	case verdictBlocked:
+		until := g.until
+		if least := now.Add(markMin); !until.IsZero() && until.Before(least) {
+			until = least
+		}
+		if c.marks == nil || len(c.marks) >= marksMax {
+			c.marks = map[string]mark{}
+		}
+		c.marks[g.scope] = mark{until, g.last}
 	}
-	c.marks[model] = until
 }
 
 // shut says whether an account is known to be blocked for what a grant asks for, and until when, if that is known.
 func (c *child) shut(g *grant, now time.Time) (until time.Time, is bool) {
-	if g.last {
-		return time.Time{}, false // what an operator has blocked, the account refuses itself
-	}
-	until, is = c.shutFor("", now)
-	if at, too := c.shutFor(g.model, now); too {
+	until, is = c.shutFor("", g.last, now)
+	if at, too := c.shutFor(g.model, g.last, now); too {
 		is = true
 		if at.After(until) {
 			until = at
@@ -43,9 +63,9 @@ func (c *child) shut(g *grant, now time.Time) (until time.Time, is bool) {
 	return until, is
 }
 
-func (c *child) shutFor(model string, now time.Time) (until time.Time, is bool) {
-	until, is = c.marks[model]
-	return until, is && (until.IsZero() || now.Before(until))
+func (c *child) shutFor(model string, last bool, now time.Time) (until time.Time, is bool) {
+	m, is := c.marks[model]
+	return m.until, is && (m.last || !last) && (m.until.IsZero() || now.Before(m.until))
 }
 
 // may says whether an account may be asked: nothing that is known of it stands in the way.

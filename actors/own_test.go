@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,6 +134,89 @@ func TestAsALastResortAnAccountServesUnlessTheOperatorBlockedIt(t *testing.T) { 
 	until := h.now().Add(time.Hour)
 	must(h.BlockAccount("a", &until))
 	h.refused("r3", last, NoAccount)
+}
+
+// A waiter whose accounts all refuse is asked for again only when something has changed: else its upstream would serve it in
+// a circle for ever.
+func TestAWaiterThatIsRefusedWaitsForANews(t *testing.T) {
+	last := Candidate{Upstream: "u", Accounts: []string{"a"}, Model: "m", LastResort: true}
+	for _, c := range []struct {
+		says string
+		news func(h *house, blockedFor time.Duration)
+	}{
+		{"the operator lifts the block", func(h *house, _ time.Duration) { must(h.BlockAccount("a", nil)) }},
+		{"the block ends", func(h *house, blockedFor time.Duration) {
+			h.passTime(blockedFor)
+			h.send(h.dir.Load().upstreams["u"].pid, &wakeUpstream{})
+		}},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			h := openHouse(t, Layout{})
+			var asks atomic.Int64
+			h.hooks.before = func(_ string, m any) {
+				if _, ask := m.(*tryLease); ask {
+					asks.Add(1)
+				}
+			}
+			l := one(1, -1)
+			l.Accounts = append(l.Accounts, acc("b", "u", -1)) // could serve others
+			h.Reconfigure(l)
+			x := h.take("x", onU)
+			w := h.wait("r", last)
+			w.queued()
+			until := h.now().Add(30 * time.Second)
+			must(h.BlockAccount("a", &until))
+			h.Release(x, nil)
+			h.holds("u", 0, 1)
+			for range 100 { // each is a message more that could lead to another round
+				h.status("u")
+			}
+			if n := asks.Load(); n != 2 {
+				t.Fatalf("the account was asked %d times, not once by each", n)
+			}
+			c.news(h, 30*time.Second)
+			if l := w.served(); l.Account != "a" {
+				t.Fatalf("%+v", l)
+			}
+		})
+	}
+}
+
+// Whatever an account refuses with, and whenever the block that it tells of ends, it is not asked again by the same grant.
+func TestARefusalShutsTheAccountForTheGrant(t *testing.T) {
+	h := openHouse(t, one(1, -1))
+	now := h.now()
+	for _, v := range []verdict{verdictFull, verdictBlocked, verdictInactive, verdictFault} {
+		for _, last := range []bool{false, true} {
+			for _, scope := range []string{"", "m"} {
+				for _, until := range []time.Time{{}, now.Add(-time.Second), now, now.Add(time.Second)} {
+					u := newUpstreamDesk(h.System, up("u", 1, -1))
+					c := &child{spec: acc("a", "u", 1)}
+					u.children["a"] = c
+					g := &grant{model: "m", accounts: []string{"a"}, last: last, verdict: v, scope: scope, until: until}
+					c.refused(g, now)
+					if u.usable(g, now) && !g.faulted { // a faulted grant is refused
+						t.Errorf("verdict %d, last resort %v, model %q, until %v: may be asked again", v, last, scope, until.Sub(now))
+					}
+				}
+			}
+		}
+	}
+}
+
+// An ordinary block of all accounts does not hold up a last resort that waits for a slot.
+func TestALastResortThatWaitsIsServedInSpiteOfABlock(t *testing.T) { // E19
+	h := openHouse(t, one(2, -1))
+	x := h.take("x", onU)
+	h.Report(x, Outcome{Block: &Block{Ask: account.Ask{Until: h.now().Add(time.Minute), Reason: "http_429"}}})
+	h.refused("y", onU, NoAccount)
+	last := onU
+	last.LastResort = true
+	h.take("z", last)
+	w := h.wait("r", last)
+	w.queued()
+	h.Release(x, nil)
+	w.served()
 }
 
 func TestSwitchingABreakerThatIsNotThereIsRefused(t *testing.T) {

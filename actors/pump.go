@@ -208,13 +208,18 @@ func (s *stream) usage(complete bool) (pricing.Usage, pricing.Source) {
 	return guess, pricing.Estimated
 }
 
+// clamped says that a usage of that source is what is left of an impossible report.
+func (s *stream) clamped(src pricing.Source) bool {
+	return (src == pricing.Reported || src == pricing.Partial) && s.meter.Clamped()
+}
+
 // finish settles the stream. err is io.EOF after a proper end of the body.
 func (s *stream) finish(w io.Writer, err error) error {
 	l, t := s.l, s.t
 	complete := s.meter.Complete() && err == io.EOF
 	gone := l.leftBehind()
 	t.usage, t.source = s.usage(complete)
-	t.tier, t.took = s.meter.ServiceTier(), l.now().Sub(l.began)
+	t.tier, t.clamped, t.took = s.meter.ServiceTier(), s.clamped(t.source), l.now().Sub(l.began)
 	if continues(l.c.Endpoint.Dialect) {
 		t.answerID = s.meter.ID()
 	}

@@ -54,7 +54,7 @@ func (s *stream) early(err error) (Answer, bool) {
 		l.broken(t, err, o)
 	}
 	if u, src := s.meter.Usage(); src != pricing.None {
-		t.usage, t.source = u, src
+		t.usage, t.source, t.tier, t.clamped = u, src, s.meter.ServiceTier(), s.clamped(src)
 	}
 	s.done()
 	return l.failed(t)
@@ -66,6 +66,7 @@ func (s *stream) begin(headers []Header) (Answer, bool) {
 	s.t.ttft = l.now().Sub(l.began)
 	if r := l.storeRefused(s.t); r != nil {
 		s.t.usage, s.t.source = s.usage(false)
+		s.t.tier, s.t.clamped = s.meter.ServiceTier(), s.clamped(s.t.source)
 		s.done()
 		l.tell = l.success(s.t)
 		return l.giveUp(*r), true

@@ -48,6 +48,7 @@ func (u *upstreamDesk) enqueue(j *joinUpstream, now time.Time) {
 	case err != nil:
 		r.Reason = LocalFault
 	default:
+		u.resort = u.resort || j.grant.last
 		at := u.gate.Position(w.ID)
 		s := said{kind: saidJoined, position: at, ticket: w.Ticket, deadline: w.Deadline}
 		s.expected, s.estimated = u.gate.ExpectedWait(at)
@@ -105,15 +106,17 @@ func (u *upstreamDesk) serve(now time.Time) {
 			u.refuse(g, Refusal{Reason: LocalFault, Upstream: u.id})
 			continue
 		}
-		u.serving = g
-		u.askNext(g, now)
+		if u.serving = g; !u.askNext(g, now) {
+			u.exhausted(g, now)
+			return
+		}
 	}
 }
 
 // anyUsable spares the walk through a long queue while every account is full.
 func (u *upstreamDesk) anyUsable(now time.Time) bool {
 	for _, c := range u.children {
-		if _, shut := c.shutFor("", now); !c.full && !c.inactive && !shut {
+		if _, shut := c.shutFor("", u.resort, now); !c.full && !c.inactive && !shut {
 			return true
 		}
 	}
@@ -138,8 +141,8 @@ func (u *upstreamDesk) evict(r Refusal, which func(*joinUpstream) bool) {
 func (u *upstreamDesk) setAlarm(now time.Time) {
 	first := u.gate.NextDeadline()
 	for _, c := range u.children {
-		for _, at := range c.marks {
-			first = sooner(first, at, now)
+		for _, m := range c.marks {
+			first = sooner(first, m.until, now)
 		}
 	}
 	if u.own != nil {

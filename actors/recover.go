@@ -123,7 +123,7 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 	if u.IsZero() || up == nil {
 		out.Unpriced = !u.IsZero()
 		if out.Unpriced {
-			out.UnpricedReason = unpricedReason
+			out.UnpricedReason = pricing.PriceNotFound
 		}
 		return out
 	}
@@ -132,7 +132,8 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 	if model == "" {
 		model = ask.Model
 	}
-	price(snap, up, model, d.UpstreamModel, ask.Group, u, s.AdmittedAt).into(out)
+	b := price(snap, up, pricing.Call{Model: model, UpstreamModel: d.UpstreamModel, At: s.AdmittedAt}, ask.Group, u)
+	b.into(out)
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cockroachdb/errors"
 
+	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/events"
@@ -35,6 +36,7 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Recorder Recorder
+	History  History // nil: limits begin with nothing spent
 }
 
 // System holds the actors of one gateway. Its methods may be called from any goroutine.
@@ -49,6 +51,8 @@ type System struct {
 	serial   atomic.Uint64 // makes names of actors unique over removals
 	changing sync.Mutex    // held by Reconfigure and Stop
 	hooks    hooks
+	history  History
+	budgets  atomic.Pointer[ref] // the actor that has the shared ones; nil before there are any
 
 	callerTimeout time.Duration // how long callers wait for their own slots
 }
@@ -86,7 +90,7 @@ type hooks struct {
 
 // NewSystem makes a system without any actor; Reconfigure starts them.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, callerTimeout: 30 * time.Second}
+	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, history: o.History, callerTimeout: 30 * time.Second}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -241,6 +245,14 @@ func (s *System) Restore(fact events.Fact, at time.Time) error {
 		return toAccount(f.Account)
 	case *account.Unblocked:
 		return toAccount(f.Account)
+	case *access.Bound:
+		if r := d.keys[f.Key]; r != nil {
+			return s.restoreCaller(r, func(c *callerDesk) {
+				if b := c.bound[f.Key]; b != nil {
+					b.Bind(f.Address, at)
+				}
+			})
+		}
 	}
 	return nil
 }
@@ -276,6 +288,9 @@ func (s *System) Stop(ctx context.Context) error {
 	}
 	for _, r := range d.callers {
 		all = append(all, r.ref)
+	}
+	if r := s.budgets.Load(); r != nil {
+		all = append(all, *r)
 	}
 	err := s.retire(ctx, all)
 	s.engine.Shutdown()

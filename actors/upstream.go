@@ -21,6 +21,7 @@ type upstreamDesk struct {
 	own      *breaker.Set // of single accounts and models; nil: the settings ask for none
 	notes    map[LeaseID]note
 	children map[string]*child
+	resort   bool      // who waits may be a last resort, to which an ordinary block does not matter
 	pending  grantList // slots set aside while an account is asked
 	serving  *grant    // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
 	alarm    alarm
@@ -36,7 +37,7 @@ type child struct {
 	figures  *accountFigures
 	full     bool
 	inactive bool
-	marks    map[string]time.Time // blocked until, by model; see mark
+	marks    map[string]mark // of blocks, by model ("": all)
 }
 
 // The messages to an upstream, beside those that ask for slots (ask.go).
@@ -222,6 +223,8 @@ func (u *upstreamDesk) after() {
 		u.expire(now)
 		u.serve(now)
 		u.setAlarm(now)
+	} else {
+		u.resort = false
 	}
 	u.publish()
 }

@@ -62,6 +62,9 @@ func (v *vigil) open(cs []Candidate) {
 func (v *vigil) gather(gone <-chan struct{}) bool {
 	for i := range v.seats {
 		for v.seats[i].state == seatAsked && !v.done {
+			if fired(gone) {
+				return false
+			}
 			select {
 			case m := <-v.party.said:
 				v.hear(m)
@@ -150,7 +153,7 @@ func (v *vigil) place() (Place, bool) {
 func (v *vigil) wait(gone <-chan struct{}, p pulse) (Lease, *Refusal) {
 	m := v.sys.metronome(p)
 	defer m.stop()
-	for v.waits() {
+	for v.waits() && !fired(gone) {
 		select {
 		case s := <-v.party.said:
 			if v.hear(s); v.done {
@@ -159,10 +162,22 @@ func (v *vigil) wait(gone <-chan struct{}, p pulse) (Lease, *Refusal) {
 		case <-m.C:
 			m.tick()
 		case <-gone:
-			return v.end(Refusal{Reason: Aborted, Upstream: v.first()}, gate.Aborted, false)
 		}
 	}
+	if v.waits() {
+		return v.end(Refusal{Reason: Aborted, Upstream: v.first()}, gate.Aborted, false)
+	}
 	return v.end(v.no, gate.Moved, true)
+}
+
+// fired says that a client has gone. It counts more than whatever is ready at the same time.
+func fired(gone <-chan struct{}) bool {
+	select {
+	case <-gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // waits says whether it stands in a queue.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/breaker"
@@ -51,6 +52,7 @@ var lines = []line{
 	of[catalog.KeyRegistered]("key.registered", 1, nil),
 	of[catalog.KeyChanged]("key.changed", 1, nil),
 	of[catalog.KeyRemoved]("key.removed", 1, nil),
+	of[access.Bound]("key.ip_bound", 1, nil),
 	of[catalog.PriceRegistered]("price.registered", 1, nil),
 	of[catalog.PriceChanged]("price.changed", 1, nil),
 	of[catalog.PriceRemoved]("price.removed", 1, nil),

@@ -78,9 +78,16 @@ func walkFailed(m *members, f *request.Failed) {
 	m.flagIfAny(`,"counted":`, &f.Counted)
 	usageIfAny(m, `,"usage":`, &f.Usage)
 	m.textIfAny(`,"usage_source":`, (*string)(&f.UsageSource))
+	m.flagIfAny(`,"usage_clamped":`, &f.Clamped)
+	m.textIfAny(`,"service_tier":`, &f.ServiceTier)
 	m.textIfAny(`,"price_version":`, &f.PriceVersion)
+	m.textIfAny(`,"price_origin":`, (*string)(&f.PriceOrigin))
+	m.flagIfAny(`,"price_inherited":`, &f.Inherited)
+	multipliersIfAny(m, &f.Multipliers)
 	m.amountIfAny(`,"upstream_cost":`, &f.UpstreamCost)
 	m.amountIfAny(`,"cost":`, &f.Cost)
+	m.flagIfAny(`,"unpriced":`, &f.Unpriced)
+	m.textIfAny(`,"unpriced_reason":`, &f.UnpricedReason)
 	m.integer(`,"took_us":`, &f.TookUS)
 	m.integerIfAny(`,"ttft_us":`, &f.TTFTUS)
 }
@@ -99,14 +106,16 @@ func walkSettled(m *members, f *request.Settled) {
 	m.flag(`,"did_send_upstream":`, &f.Sent)
 	usageIfAny(m, `,"usage":`, &f.Usage)
 	m.text(`,"usage_source":`, (*string)(&f.UsageSource))
+	m.flagIfAny(`,"usage_clamped":`, &f.Clamped)
 	m.textIfAny(`,"service_tier":`, &f.ServiceTier)
 	m.textIfAny(`,"response_id":`, &f.ResponseID)
 	m.textIfAny(`,"price_version":`, &f.PriceVersion)
-	if (m.reading || f.Multipliers != request.Multipliers{}) && m.name(`,"multipliers":`) {
-		object(m, &f.Multipliers, walkMultipliers)
-	}
+	m.textIfAny(`,"price_origin":`, (*string)(&f.PriceOrigin))
+	m.flagIfAny(`,"price_inherited":`, &f.Inherited)
+	multipliersIfAny(m, &f.Multipliers)
 	m.amountIfAny(`,"upstream_cost":`, &f.UpstreamCost)
 	m.amountIfAny(`,"cost":`, &f.Cost)
+	m.flagIfAny(`,"free":`, &f.Free)
 	m.flagIfAny(`,"unpriced":`, &f.Unpriced)
 	m.textIfAny(`,"unpriced_reason":`, &f.UnpricedReason)
 	m.flagIfAny(`,"client_gone":`, &f.ClientGone)
@@ -116,6 +125,12 @@ func walkSettled(m *members, f *request.Settled) {
 	m.textIfAny(`,"queue_state":`, &f.QueueState)
 	m.integerIfAny(`,"waited_us":`, &f.WaitedUS)
 	m.integer(`,"duration_us":`, &f.DurationUS)
+}
+
+func multipliersIfAny(m *members, f *request.Multipliers) {
+	if (m.reading || *f != request.Multipliers{}) && m.name(`,"multipliers":`) {
+		object(m, f, walkMultipliers)
+	}
 }
 
 func walkMultipliers(m *members, f *request.Multipliers) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -40,6 +41,9 @@ func (r filler) fill(v reflect.Value) {
 		return
 	case money.Amount:
 		v.SetInt(r.Int64N(1e12))
+		return
+	case netip.Addr:
+		v.Set(reflect.ValueOf(netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(256)), byte(r.IntN(256))})))
 		return
 	}
 	switch v.Kind() {

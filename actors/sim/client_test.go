@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -21,30 +22,39 @@ var capabilities = []dialect.Capability{dialect.CapChat, dialect.CapResponses, d
 // client is one that makes one request; and the upstreams as this request meets them (upstream_test.go). All that it
 // does is drawn from dice of its own, at instants of its own.
 type client struct {
-	w       *world
-	node    *process
-	id      string
-	slot    int64
-	dice    *rand.Rand
-	call    *actors.Call
-	answer  actors.Answer
-	got     bytes.Buffer
-	err     error
-	breaks  int // the write that fails, 0 none
-	writes  int
-	left    bool // before its end
-	calls   []*call
-	working atomic.Bool // between two waits of the request itself
-	over    atomic.Bool
+	w          *world
+	node       *process
+	id         string
+	slot       int64
+	dice       *rand.Rand
+	call       *actors.Call
+	answer     actors.Answer
+	got        bytes.Buffer
+	err        error
+	breaks     int // the write that fails, 0 none
+	writes     int
+	left       bool // before its end
+	opened     bool // it got the head of its answer while it waited
+	recalled   int  // the attempt whose slot the operator took back, 0 none
+	recalledAt time.Duration
+	calls      []*call
+	over       atomic.Bool
 }
 
 func newClient(w *world, n int) *client {
 	c := &client{w: w, id: fmt.Sprint("r", n+1), slot: clientSlot + int64(n), dice: rand.New(rand.NewPCG(w.seed, uint64(n+10)))}
-	body := `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
-	if c.dice.IntN(2) == 0 {
-		body = `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	model, stream, session := "m", "", ""
+	if c.dice.IntN(3) == 0 {
+		model = "n"
 	}
-	if c.dice.IntN(15) == 0 {
+	if c.dice.IntN(2) == 0 {
+		stream = `"stream":true,`
+	}
+	if c.dice.IntN(2) == 0 {
+		session = fmt.Sprint("s", c.dice.IntN(3))
+	}
+	body := fmt.Sprintf(`{"model":%q,%s"messages":[{"role":"user","content":"hi"}]}`, model, stream)
+	if c.dice.IntN(15) == 0 && !w.quiet {
 		c.breaks = 1 + c.dice.IntN(4)
 	}
 	const path = "/v1/chat/completions"
@@ -54,7 +64,11 @@ func newClient(w *world, n int) *client {
 	k := w.snap.Load().Key(w.keys[c.dice.IntN(len(w.keys))].ID)
 	c.call = &actors.Call{
 		ID: c.id, At: time.Now().UTC(), Endpoint: end, Scan: scan, Body: []byte(body), Key: k, Gone: &actors.Gone{},
-		Ask: request.Ask{Key: k.ID, User: k.User, Method: "POST", Path: path, Dialect: end.Dialect.String(), Model: "m", Stream: scan.Stream},
+		Ask: request.Ask{Key: k.ID, User: k.User, Method: "POST", Path: path, Dialect: end.Dialect.String(), Model: model, Stream: scan.Stream,
+			Capability: string(end.Capability), Session: session},
+	}
+	if c.dice.IntN(2) == 0 {
+		c.call.Opener = c
 	}
 	return c
 }
@@ -73,6 +87,16 @@ func (c *client) visit(d *actors.Dispatcher) {
 	}
 	c.w.trace("%s got %d, %x, %v", c.id, c.answer.Status, sha256.Sum256(c.got.Bytes()), c.err)
 	c.w.law.answered(c)
+}
+
+// Open implements actors.Opener.
+func (c *client) Open([]actors.Header) (io.Writer, error) {
+	if c.opened {
+		c.w.law.fault("%s got a second head", c.id)
+	}
+	c.opened = true
+	c.w.trace("%s got a head", c.id)
+	return c, nil
 }
 
 // Write takes a part of a stream.
@@ -98,9 +122,7 @@ func (c *client) pause() {
 	if c.dice.IntN(300) == 0 {
 		d = time.Duration(c.dice.Int64N(int64(200 * time.Millisecond)))
 	}
-	c.working.Store(true)
 	c.w.sleep(d, c.slot)
-	c.working.Store(false)
 	if !c.node.isDead() {
 		c.w.law.rest()
 	}

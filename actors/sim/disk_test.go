@@ -126,6 +126,8 @@ func (s *window) Append(ctx context.Context, batch []events.Append, low events.P
 func (s *window) rest(d time.Duration) {
 	timer := time.NewTimer(s.w.until(d, storeSlot))
 	defer timer.Stop()
+	s.w.law.turn()
+	defer s.w.law.turn()
 	select {
 	case <-timer.C:
 	case <-s.p.dead:

@@ -29,48 +29,9 @@ type tale struct {
 	queued  *request.Queued
 	asked   time.Time // when it was queued
 	resumed *request.Resumed
+	resumes []*request.Resumed
 	settled *request.Settled
 	refused *request.Rejected
-}
-
-// look is the operator's eye on the queues: who came first goes first, among those that any account may serve.
-func (l *law) look() {
-	for _, u := range l.w.ups {
-		st, ok := l.p.system.Status(u.ID)
-		if !ok {
-			l.fault("no status of %s", u.ID)
-			continue
-		}
-		l.w.trace("%s: %d held, %d wait, %v", u.ID, len(st.Held), len(st.Waiting), st.Breaker.State)
-		was := l.queues[u.ID]
-		l.queues[u.ID] = st
-		only := 0
-		for _, a := range l.w.accs {
-			if a.Upstream == u.ID {
-				only++
-			}
-		}
-		if only != 1 || u.Queue == nil || u.Queue.Discipline != "fifo" {
-			continue
-		}
-		for _, h := range st.Held {
-			for _, w := range was.Waiting {
-				if w.RequestID != h.RequestID {
-					continue
-				}
-				for _, first := range was.Waiting {
-					if first.Since.Before(w.Since) && waits(st, first.RequestID) {
-						l.fault("%s was served by %s before %s, which had come earlier", w.RequestID, u.ID, first.RequestID)
-					}
-				}
-			}
-		}
-	}
-}
-
-// waits says whether a request is in the queue.
-func waits(st actors.UpstreamStatus, request string) bool {
-	return slices.ContainsFunc(st.Waiting, func(p actors.WaitingPlace) bool { return p.RequestID == request })
 }
 
 // empty judges what is left when all requests are over: nothing.
@@ -82,9 +43,12 @@ func (l *law) empty() {
 		if !ok || len(st.Held) > 0 || len(st.Waiting) > 0 || !f.ProbeFree || f.Held != 0 || f.Waiting != 0 {
 			l.fault("%s is not free at the end: %+v, %+v", u.ID, st, f)
 		}
-		if t := st.Totals; t.Queued < t.TimedOut+t.Aborted {
-			l.fault("%s counts %+v", u.ID, t)
+		for _, b := range st.Breakers {
+			if b.Probing {
+				l.fault("the breaker of %s for %s at %s is never probed again", b.Account, b.Model, u.ID)
+			}
 		}
+		l.totals[u.ID] = st.Totals
 	}
 	for _, a := range l.w.accs {
 		if f, _ := board.AccountFigures(a.ID); f.Held != 0 {
@@ -154,6 +118,8 @@ func (l *law) judge() {
 		}
 	}
 	l.probes(tales)
+	l.queued(tales)
+	l.bound()
 	l.bill(tales)
 }
 
@@ -180,6 +146,7 @@ func (t *tale) read(c *events.Committed) string {
 		case *request.Queued:
 			t.queued, t.asked, t.resumed = f, c.At, nil
 		case *request.Resumed:
+			t.resumes = append(t.resumes, f)
 			if t.resumed = f; t.asked.Equal(c.At) { // both were stored after the wait
 				t.asked = t.queued.Deadline
 			}
@@ -243,6 +210,7 @@ func (l *law) story(c *client, t *tale) (wrong []string) {
 	law(s.Attempts == left && s.Sent == (left > 0), "settled tells of other attempts")
 	law(s.UpstreamCost == costOf(s.Usage), "a usage of %+v costs the operator %v", s.Usage, s.UpstreamCost)
 	served := s.Outcome != request.FailedOutcome || s.Stage == failure.StageStreaming
+	served = served && !(s.Outcome == request.Cancelled && s.Free) // the client went after its last attempt had failed
 	law(served && s.Cost == s.UpstreamCost || !served && s.Cost == 0, "a usage of %+v costs the caller %v", s.Usage, s.Cost)
 	law((s.UsageSource == pricing.None) == s.Usage.IsZero(), "usage and its source disagree")
 	law(s.Outcome == request.Completed || s.Code+s.Reason != "", "nothing says why")
@@ -257,6 +225,11 @@ func (l *law) story(c *client, t *tale) (wrong []string) {
 	if c.node == l.p && !c.left && len(c.calls) == left {
 		law(s.Status == c.answer.Status, "settled with %d, the client got %d", s.Status, c.answer.Status)
 	}
+	law(c.recalled == 0 || len(c.calls) == c.recalled, "call %d was recalled, and others followed", c.recalled)
+	if n := c.recalled; n > 0 {
+		law(c.calls[n-1].ended < c.recalledAt+2*time.Second, "call %d was recalled at %s, and ended at %s", n, c.recalledAt, c.calls[n-1].ended)
+	}
+	law(c.recalled == 0 || s.Outcome == request.Completed || s.Code != "", "it was recalled, and nothing says why it ended")
 	law(!s.ClientGone || c.left || c.node != l.p, "the client was not gone")
 	for i, k := range c.calls[:min(len(c.calls), len(t.sent))] {
 		law(k.upstream == t.sent[i].Upstream && k.account == t.sent[i].Account, "call %d went to %s as %s", i+1, k.upstream, k.account)
@@ -318,12 +291,16 @@ func (l *law) probes(tales map[string]*tale) {
 			if k.content > 0 {
 				to = k.content
 			}
-			if flights[d.Upstream] == nil {
-				flights[d.Upstream], good[d.Upstream] = map[int][]probe{}, map[int][]time.Duration{}
+			at := d.Upstream
+			if l.spec(at).Breaker.PerAccountModel() { // a probe of that account and model, or of all
+				at, spell = at+"/"+d.Account+"/"+c.call.Ask.Model, 0
 			}
-			flights[d.Upstream][spell] = append(flights[d.Upstream][spell], probe{from, to})
+			if flights[at] == nil {
+				flights[at], good[at] = map[int][]probe{}, map[int][]time.Duration{}
+			}
+			flights[at][spell] = append(flights[at][spell], probe{from, to})
 			if k.content > 0 && (c.call.Scan.Stream || k.eof) {
-				good[d.Upstream][spell] = append(good[d.Upstream][spell], max(k.content, from))
+				good[at][spell] = append(good[at][spell], max(k.content, from))
 			}
 		}
 	}
@@ -336,7 +313,7 @@ func (l *law) probes(tales map[string]*tale) {
 					l.fault("%s: a probe at %s while one was in flight from %s to %s", id, list[i].from, list[i-1].from, list[i-1].to)
 				}
 			}
-			if turns[n].boot || turns[n].to != breaker.StateHalfOpen || l.w.level == actors.Overlapped {
+			if turns == nil || turns[n].boot || turns[n].to != breaker.StateHalfOpen || l.w.level == actors.Overlapped {
 				continue
 			}
 			enough, ends := good[id][n], l.w.since()

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,10 @@ type law struct {
 	breakers           map[breaker.Key]map[string]*watched // by upstream
 	turns              map[string][]turn                   // of the breaker of a whole upstream
 	blocks             map[string]time.Time                // by account and model
-	queues             map[string]actors.UpstreamStatus    // the last look
+	probed             map[string]bool                     // those that probes follow
+	queues             map[string]lookAt                   // the last look
+	spells             map[pair]*spell                     // of two keys that wait at one upstream
+	totals             map[string]actors.TotalsStatus      // at the end
 }
 
 // owner is what has slots.
@@ -54,7 +59,7 @@ type turn struct {
 }
 
 func newLaw(w *world) *law {
-	return &law{w: w, turns: map[string][]turn{}, blocks: map[string]time.Time{}}
+	return &law{w: w, turns: map[string][]turn{}, blocks: map[string]time.Time{}, probed: map[string]bool{}}
 }
 
 func (l *law) fault(format string, args ...any) {
@@ -68,6 +73,12 @@ func (l *law) blame(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf("at %s: ", l.w.since())+fmt.Sprintf(format, args...))
 }
 
+// turn ends or begins the turn of whoever acts: for the race detector, to which instants of one's own say nothing.
+func (l *law) turn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+}
+
 func (l *law) must(what string, err error) {
 	if err != nil {
 		l.fault("%s: %v", what, err)
@@ -79,8 +90,9 @@ func (l *law) booted(p *process) {
 	defer l.mu.Unlock()
 	l.p = p
 	l.ups, l.accs, l.callers = map[string]*owner{}, map[string]*owner{}, map[string]*owner{}
-	l.breakers, l.queues = map[breaker.Key]map[string]*watched{}, map[string]actors.UpstreamStatus{}
-	l.blocks = map[string]time.Time{}
+	l.breakers, l.queues = map[breaker.Key]map[string]*watched{}, map[string]lookAt{}
+	l.spells, l.totals = map[pair]*spell{}, map[string]actors.TotalsStatus{}
+	l.blocks, l.probed = map[string]time.Time{}, map[string]bool{}
 	for _, u := range l.w.ups {
 		l.turns[u.ID] = append(l.turns[u.ID], turn{l.w.since(), true, breaker.StateClosed})
 	}
@@ -103,7 +115,7 @@ func (l *law) restored(f events.Fact, states map[string]breaker.State) {
 		t[len(t)-1].to = states[id]
 	}
 	if b, ok := f.(*account.Blocked); ok {
-		l.blocks[b.Account+"/"+b.Model] = b.Until
+		l.blocks[b.Account+"/"+b.Model], l.probed[b.Account+"/"+b.Model] = b.Until, b.Probed
 	}
 	if b, ok := f.(*account.Unblocked); ok {
 		delete(l.blocks, b.Account+"/"+b.Model)
@@ -116,7 +128,7 @@ func (l *law) breaker(upstream string, key breaker.Key) *watched {
 	}
 	b := l.breakers[key][upstream]
 	if b == nil {
-		b = &watched{fresh: true}
+		b = &watched{fresh: key == (breaker.Key{})}
 		l.breakers[key][upstream] = b
 	}
 	return b
@@ -150,7 +162,7 @@ func (l *law) recorded(p *process, f events.Fact) {
 		if was := l.blocks[key]; was.After(now) && f.Until.Before(was) || !f.Until.After(now) {
 			l.blame("the block of %s was shortened from %s to %s", key, was.Sub(l.w.start), f.Until.Sub(l.w.start))
 		}
-		l.blocks[key] = f.Until
+		l.blocks[key], l.probed[key] = f.Until, f.Probed
 	case *account.Unblocked:
 		delete(l.blocks, f.Account+"/"+f.Model)
 	}
@@ -199,6 +211,9 @@ func (l *law) count(p *process, u *catalog.Upstream) {
 		return
 	}
 	b := l.breaker(u.ID, breaker.Key{})
+	if u.Breaker.PerAccountModel() {
+		b.fresh = false // what is of one account is told to another breaker
+	}
 	s, n := f.Successes-b.successes, f.Failures-b.failures
 	b.successes, b.failures = f.Successes, f.Failures
 	switch {
@@ -304,7 +319,7 @@ func (l *law) rest() {
 		if b := l.breaker(u.ID, breaker.Key{}); b.fresh && b.state == breaker.StateClosed && b.running >= u.Breaker.Failures {
 			l.blame("breaker of %s is closed after %d failures in a row", u.ID, b.running)
 		}
-		if f.Waiting > 0 && u.Active && f.Breaker == breaker.StateClosed && f.Held < limit(u.Slots) && l.ready(board, u.ID) {
+		if f.Waiting > 0 && u.Active && f.Breaker == breaker.StateClosed && f.Held < limit(u.Slots) && l.ready(board, u.ID) && l.whole(u.ID) {
 			l.blame("%d wait for %s, which has %s slots and holds %d", f.Waiting, u.ID, some(u.Slots), f.Held)
 		}
 	}
@@ -318,6 +333,26 @@ func (l *law) rest() {
 	}
 }
 
+// whole says that no breaker of a single account and model is in the way.
+func (l *law) whole(upstream string) bool {
+	for key, of := range l.breakers {
+		if b := of[upstream]; b != nil && key != (breaker.Key{}) && b.state != breaker.StateClosed {
+			return false
+		}
+	}
+	return true
+}
+
+// blocked says that a block of an account, or of a model at it, is in the way, or may be: it is followed by single probes.
+func (l *law) blocked(account string) bool {
+	for key, until := range l.blocks {
+		if strings.HasPrefix(key, account+"/") && (until.After(time.Now()) || l.probed[key]) {
+			return true
+		}
+	}
+	return false
+}
+
 // ready says that each account of an upstream could serve.
 func (l *law) ready(board *actors.Board, upstream string) bool {
 	for _, a := range l.w.accs {
@@ -325,7 +360,7 @@ func (l *law) ready(board *actors.Board, upstream string) bool {
 			continue
 		}
 		f, _ := board.AccountFigures(a.ID)
-		if !a.Active || f.BlockedUntil.After(time.Now()) || f.Held >= limit(a.Slots) {
+		if !a.Active || l.blocked(a.ID) || f.Held >= limit(a.Slots) {
 			return false
 		}
 	}
@@ -393,6 +428,9 @@ func (l *law) answered(c *client) {
 		l.fault("%s got status %d", c.id, c.answer.Status)
 	}
 	r, ok := c.refused()
+	if c.opened && !c.left && c.err == nil && (ok || c.got.Len() == 0 || !bytes.HasSuffix(c.got.Bytes(), []byte("\n\n"))) {
+		l.fault("%s got a head while it waited, and behind it no stream: %s", c.id, c.got.Bytes())
+	}
 	if !ok {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/breaker"
@@ -15,14 +16,15 @@ import (
 // process is one life of the gateway: real actors, a real dispatcher and a real journal. When it dies it is cut off from
 // store, upstreams and clients at one instant; what its goroutines do afterwards reaches nobody.
 type process struct {
-	w       *world
-	name    string
-	dead    chan struct{}
-	journal *events.Journal
-	system  *actors.System
-	live    atomic.Int64 // requests
-	wg      sync.WaitGroup
-	logs    faultLog
+	w        *world
+	name     string
+	dead     chan struct{}
+	journal  *events.Journal
+	system   *actors.System
+	affinity *actors.Affinity
+	live     atomic.Int64 // requests
+	wg       sync.WaitGroup
+	logs     faultLog
 }
 
 // faultLog makes errors that the product logs faults of the seed.
@@ -67,6 +69,8 @@ func (w *world) boot() {
 	p.journal = events.NewJournal(events.JournalOptions{Store: &window{w.store, p}, Node: p.name, Rooms: 24, Head: head, Open: first, Logger: log})
 	w.law.must("abandon", actors.Abandon(p.journal, w.snap.Load(), p.name, w.start.Add(w.since()), open))
 	p.system = actors.NewSystem(actors.Options{Recorder: p, Logger: log})
+	p.affinity = actors.NewAffinity(&w.snap.Load().Settings.Scheduling)
+	w.law.must("affinity", p.affinity.Load(background, w.store, time.Now()))
 	w.law.booted(p)
 	p.system.Reconfigure(w.layout())
 	states := map[string]breaker.State{}
@@ -120,7 +124,7 @@ func (p *process) serve(c *client) {
 		c.visit(&actors.Dispatcher{
 			System: p.system, Catalog: c.catalog, Journal: p.journal, Transport: c, Node: p.name, Durability: p.w.level,
 			Credential: func(a string) (string, bool) { return "secret-of-" + a, true },
-			Logger:     slog.New(faultLog{p: p}), Random: c.random, Now: c.now,
+			Logger:     slog.New(faultLog{p: p}), Random: c.random, Now: c.now, Affinity: p.affinity,
 		})
 	})
 }

@@ -101,6 +101,9 @@ func (k *call) plan() {
 		s.body = []part{{data: `{"error":{"message":"no","type":"server_error"}}`}}
 	case 3: // an answer that is none
 		s.body = []part{{wait: wait(), data: []string{"", "<html>", inError, `{"error":{"message":"x"}}`, role}[d.IntN(5)]}}
+		if d.IntN(3) == 0 && !k.c.call.Scan.Stream { // one that costs the operator nevertheless
+			s.body[0] = part{wait: wait(), usage: true, data: `{"error":{"message":"x"},` + told + "}"}
+		}
 	default: // broken off
 		at := d.IntN(len(s.body) + 1)
 		s.body = append(s.body[:at:at], part{wait: wait(), fail: []actors.Phase{actors.PhaseBody, actors.PhaseIdle}[d.IntN(2)]})
@@ -158,6 +161,8 @@ func (k *call) end() {
 func (k *call) wait(d time.Duration) bool {
 	timer := time.NewTimer(k.c.w.until(d, k.c.slot))
 	defer timer.Stop()
+	k.c.w.law.turn()
+	defer k.c.w.law.turn()
 	select {
 	case <-timer.C:
 		if !k.c.node.isDead() {

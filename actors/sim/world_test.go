@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/actors"
-	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -43,7 +42,11 @@ type world struct {
 	dies  bool // processes crash
 	polls bool // the operator looks at every upstream at every step; else nothing but work wakes an actor
 
+	quiet bool // nobody goes away, nothing is changed, and nothing dies: queues are judged to the last one
+
 	clients []*client
+	held    []actors.Lease // by the driver
+	taken   int
 	law     *law
 	steps   int
 
@@ -75,7 +78,11 @@ func run(seed uint64) *world {
 }
 
 // sleep returns at an instant of the slot, no earlier than asked.
-func (w *world) sleep(d time.Duration, slot int64) { <-time.After(w.until(d, slot)) }
+func (w *world) sleep(d time.Duration, slot int64) {
+	w.law.turn()
+	<-time.After(w.until(d, slot))
+	w.law.turn()
+}
 
 // until is how long it is to such an instant; always more than nothing.
 func (w *world) until(d time.Duration, slot int64) time.Duration {
@@ -108,11 +115,18 @@ func (w *world) gap() time.Duration {
 func (w *world) furnish() {
 	d := w.dice
 	w.level = []actors.Durability{actors.AtDispatch, actors.AtDispatch, actors.Overlapped, actors.Relaxed}[d.IntN(4)]
-	w.polls, w.dies = d.IntN(3) == 0, d.IntN(2) == 0
+	w.polls, w.dies, w.quiet = d.IntN(3) == 0, d.IntN(2) == 0, d.IntN(4) == 0
+	ranks := []string{"", "", "low", "high"}
+	if w.polls && d.IntN(2) == 0 {
+		ranks = []string{"high"} // so that nobody ages, and turns are all that counts
+	}
 	w.apply(&catalog.Price{Model: "*", Input: "1", Output: "2"},
 		&catalog.Setting{Name: "failover.max_attempts", Value: []string{"0", "2", "3", "6"}[d.IntN(4)]},
 		&catalog.Setting{Name: "on_exhausted", Value: []string{"unified", "last_answer", "bad_gateway"}[d.IntN(3)]},
-		&catalog.Setting{Name: "abandoned_billing", Value: []string{"none", "input", "last_progress"}[d.IntN(3)]})
+		&catalog.Setting{Name: "abandoned_billing", Value: []string{"none", "input", "last_progress"}[d.IntN(3)]},
+		&catalog.Setting{Name: "affinity.mode", Value: []string{"bound_wins", "leading_run", "off"}[d.IntN(3)]},
+		&catalog.Setting{Name: "keepalive.after", Value: []string{"0s", "1s", "1s", "2s"}[d.IntN(4)]},
+		&catalog.Setting{Name: "keepalive.every", Value: "1s"})
 	for i := range 2 + d.IntN(4) {
 		u := &catalog.Upstream{
 			ID: string(rune('a' + i)), Active: true, Weight: 1 + d.IntN(3), Priority: d.IntN(2), Capabilities: capabilities,
@@ -122,15 +136,25 @@ func (w *world) furnish() {
 				OpenFor: span(d, 50*time.Millisecond, 2*time.Second), ProbeEvery: span(d, 20*time.Millisecond, time.Second),
 			},
 		}
+		if d.IntN(4) == 0 && !w.polls {
+			u.Breaker.Per = catalog.BreakerPerAccountModel
+		}
 		if d.IntN(3) > 0 {
-			u.Queue = &catalog.Queue{Enabled: true, Timeout: span(d, 20*time.Millisecond, 4*time.Second), Discipline: []string{"fifo", "fifo", "fair"}[d.IntN(3)]}
+			u.Queue = &catalog.Queue{Enabled: true, Timeout: span(d, 20*time.Millisecond, 4*time.Second), Discipline: []string{"fifo", "fair"}[d.IntN(2)]}
 			if d.IntN(3) == 0 {
 				u.Queue.MaxLength = count(1 + d.IntN(4))
+			}
+			if d.IntN(3) == 0 {
+				u.Queue.AgeEvery = span(d, 10*time.Millisecond, time.Second)
 			}
 		}
 		w.ups = append(w.ups, u)
 		w.apply(u)
-		for k := range 1 + d.IntN(3) {
+		accounts := 1 + d.IntN(3)
+		if w.polls {
+			accounts = 1 // so that everybody who waits can be served, and each queue is judged
+		}
+		for k := range accounts {
 			a := &catalog.Account{ID: fmt.Sprint(u.ID, k+1), Upstream: u.ID, SecretVersion: 1, Active: true, Slots: w.slots()}
 			a.Masked = catalog.Mask("secret-of-" + a.ID)
 			w.accs = append(w.accs, a)
@@ -143,6 +167,7 @@ func (w *world) furnish() {
 	}
 	for i := range 1 + d.IntN(4) {
 		k := &catalog.Key{ID: fmt.Sprint("k", i), Access: "unrestricted", Hash: fmt.Sprintf("sha256:%064x", i+1), Slots: w.slots()}
+		k.Priority, k.Weight = ranks[d.IntN(len(ranks))], count(1+d.IntN(3))
 		if users > 0 && d.IntN(2) == 0 {
 			k.User = fmt.Sprint("u", d.IntN(users))
 		}
@@ -205,10 +230,18 @@ func (w *world) layout() (l actors.Layout) {
 func (w *world) step() {
 	d := w.dice
 	switch n := d.IntN(100); {
-	case n < 55:
+	case n < 50:
 		w.arrive()
-	case n < 65:
+	case n < 53:
+		w.take()
+	case n < 56:
+		w.letGo(1 + d.IntN(6))
+	case w.quiet && n < 98:
+		w.arrive()
+	case n < 64:
 		w.abort()
+	case n < 66:
+		w.recall()
 	case n < 73:
 		w.operate()
 	case n < 84:
@@ -236,8 +269,7 @@ func (w *world) arrive() {
 	}
 }
 
-// abort lets a client go. It goes while it waits for something, not while its request is at work: there, which of two
-// things is seen first would be chance.
+// abort lets a client go, whatever its request is doing.
 func (w *world) abort() {
 	var live []*client
 	for _, c := range w.clients {
@@ -249,58 +281,9 @@ func (w *world) abort() {
 		return
 	}
 	c := live[w.dice.IntN(len(live))]
-	for range 20 {
-		if !c.working.Load() {
-			w.trace("%s goes away", c.id)
-			c.left = true
-			c.call.Gone.Fire()
-			return
-		}
-		w.sleep(time.Microsecond, driverSlot)
-		synctest.Wait()
-	}
-}
-
-// echo says once more what was said of leases that are over. It changes nothing.
-func (w *world) echo() {
-	for _, c := range w.clients {
-		if c.node != w.node || !c.over.Load() {
-			continue
-		}
-		for _, k := range c.calls {
-			id := actors.LeaseID{Request: c.id, Attempt: k.n}
-			l := actors.Lease{ID: id, Upstream: k.upstream, Account: k.account}
-			w.node.system.Report(l, actors.Outcome{Result: breaker.Failure, Class: "echo"})
-			w.node.system.Release(l, &actors.Outcome{Result: breaker.Failure, Class: "echo"})
-			w.node.system.Cancel(id, k.upstream)
-		}
-	}
-}
-
-// operate is the operator's hand on breakers and blocks. It is in force when the command returns.
-func (w *world) operate() {
-	d := w.dice
-	switch u, a := w.ups[d.IntN(len(w.ups))], w.accs[d.IntN(len(w.accs))]; d.IntN(4) {
-	case 0, 1:
-		action := []string{"open", "close"}[d.IntN(2)]
-		w.trace("operator: %s %s", action, u.ID)
-		w.law.forced(u.ID)
-		if err := w.node.system.Breaker(u.ID, action); err != nil {
-			w.law.fault("breaker %s %s: %v", u.ID, action, err)
-		}
-		w.law.obeyed(u.ID, action)
-	case 2:
-		until := time.Now().Add(time.Duration(1 + d.Int64N(int64(3*time.Second))))
-		w.trace("operator: block %s", a.ID)
-		if err := w.node.system.BlockAccount(a.ID, &until); err != nil {
-			w.law.fault("block %s: %v", a.ID, err)
-		}
-	case 3:
-		w.trace("operator: unblock %s", a.ID)
-		if err := w.node.system.BlockAccount(a.ID, nil); err != nil {
-			w.law.fault("unblock %s: %v", a.ID, err)
-		}
-	}
+	w.trace("%s goes away", c.id)
+	c.left = true
+	c.call.Gone.Fire()
 }
 
 func (w *world) reconfigure() {
@@ -358,6 +341,7 @@ func some(n *int) string {
 // crash ends the process without a word, and starts the next one on what the store has. That one may die as well.
 func (w *world) crash() {
 	w.trace("crash")
+	w.held = nil
 	w.node.die()
 	w.store.calm()
 	w.boot()
@@ -366,7 +350,11 @@ func (w *world) crash() {
 // end lets everybody finish, stops the process in order, and judges what is left.
 func (w *world) end() {
 	w.store.calm()
+	w.letGo(len(w.held))
 	for i, u := range w.ups {
+		if w.quiet {
+			break
+		}
 		c := *u
 		c.Active = true
 		w.put(i, &c)

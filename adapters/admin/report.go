@@ -28,7 +28,7 @@ type Board struct {
 }
 
 type billInput struct {
-	By    []string  `query:"by" doc:"day, key, user, group, model, upstream, account, price_version; separated by commas"`
+	By    []string  `query:"by" doc:"day, key, user, group, model, upstream, account, price_version, price_origin; separated by commas"`
 	Since time.Time `query:"since"`
 	Until time.Time `query:"until" doc:"exclusive"`
 	AsOf  string    `query:"as_of" doc:"position or time: the books as they stood then"`

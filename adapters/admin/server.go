@@ -29,6 +29,7 @@ type Config struct {
 	Replays  Replays      // nil: none ever runs
 	Feed     events.Feed  // nil: no live feed
 	Webhooks Webhooks     // nil: no status of webhooks
+	Limits   KeyLimits    // nil: no status of keys
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
@@ -71,6 +72,7 @@ func New(c Config) (*Server, error) {
 	s.leaseRoutes()
 	s.auditRoutes(c.Audit, c.Books)
 	s.webhookRoutes(c.Webhooks)
+	s.keyStatusRoute(c.Limits)
 	s.liveFeedRoutes(c.Feed)
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)

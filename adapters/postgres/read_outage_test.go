@@ -87,7 +87,7 @@ func TestACommitWhoseAnswerWasLostIsRepeatedAndTakesEffectOnce(t *testing.T) {
 	m := openRead(t, dsn, everyProjection...)
 	var changes projections.Changes
 	hour(&changes, "x", 3)
-	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	step := []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), To: 5}}
 	w.armed.Store(true)
 	if err := m.Commit(ctx, &changes, step); err == nil || w.lost.Load() != 1 {
 		t.Fatalf("%v after %d lost answers, want an error after one", err, w.lost.Load())
@@ -149,7 +149,7 @@ func TestReadModelGoesOnWhenItsServerWasStoppedAndStarted(t *testing.T) {
 			commit := func(from events.Position) error {
 				var changes projections.Changes
 				hour(&changes, "x", 3)
-				return m.Commit(ctx, &changes, []projections.Step{{Projection: "stats", Version: 1, From: from, To: from + 1}})
+				return m.Commit(ctx, &changes, []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), From: from, To: from + 1}})
 			}
 			if err := commit(0); err != nil {
 				t.Fatal(err)

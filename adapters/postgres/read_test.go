@@ -103,7 +103,7 @@ func TestATableThatSomebodyBuiltAViewOnIsNotDroppedAndTheErrorNamesTheView(t *te
 
 func TestOfTwoWritersOfOneReadModelTheSlowerOneIsRefused(t *testing.T) {
 	dsn := readDatabase(t)
-	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	step := []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), To: 5}}
 	fates := make(chan error)
 	for i := range 2 {
 		m := openRead(t, dsn, everyProjection...)
@@ -129,7 +129,7 @@ func TestACommitThatWasInterruptedChangesNothingAndTheNextOneGoesThrough(t *test
 	m := openRead(t, readDatabase(t), everyProjection...)
 	var changes projections.Changes
 	hour(&changes, "x", 1)
-	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	step := []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), To: 5}}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := m.Commit(ended, &changes, step); err == nil {
@@ -166,7 +166,7 @@ func TestMoreRowsThanOneStatementTakesAreWrittenAsOne(t *testing.T) {
 	for i := range int64(n) {
 		hour(&changes, "x", i)
 	}
-	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	step := []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), To: 5}}
 	for range 2 {
 		if err := m.Commit(context.Background(), &changes, step); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -108,8 +109,12 @@ func (s *Server) serves(e dialect.Endpoint) bool {
 func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call, said *texts) {
 	h := &ctx.Request.Header
 	agent := h.UserAgent()
-	if said.address == "" {
-		said.address = address(ctx.RemoteAddr())
+	call.Address = client(ctx, peer(ctx.RemoteAddr()), s.o.Catalog().Settings.Guards.Proxies)
+	if said.address == "" || call.Address != said.client {
+		said.client, said.address = call.Address, call.Address.String()
+		if !call.Address.IsValid() {
+			said.address = address(ctx.RemoteAddr())
+		}
 	}
 	call.Ask = request.Ask{
 		Method: methodName(ctx.Method()), Path: again(&said.path, ctx.URI().PathOriginal()), Dialect: call.Endpoint.Dialect.String(),
@@ -132,16 +137,16 @@ func (s *Server) authenticate(ctx *fasthttp.RequestCtx, call *actors.Call) (refu
 		return refuse(failure.MissingAPIKey), false
 	}
 	snap := s.o.Catalog()
-	key := s.keys.find(snap, secret, call.At)
-	if key == nil {
-		return refuse(failure.InvalidAPIKey), false
+	key, no := s.identify(snap, call, secret)
+	if no != nil {
+		return no, false
 	}
 	call.Key = key
 	call.Ask.Key, call.Ask.User, call.Ask.Group = key.ID, key.User, key.Group
 	if denied := snap.Authorize(key, call.At); denied != catalog.Accepted {
 		return refuse(string(denied)), true
 	}
-	return nil, true
+	return admits(snap, call), true
 }
 
 // scan reads the body once.
@@ -223,11 +228,17 @@ func notFound(call *actors.Call) actors.Answer {
 func answer(call *actors.Call, r failure.Refusal) actors.Answer {
 	return actors.Answer{Status: r.Status, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
 		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, Reason: r.Reason, RequestID: call.ID, UserHint: r.Hint,
+		RetryAfter: int(r.RetryAfter.Seconds()), Reopens: r.Until,
 	})}
 }
 
 // refuseOnly is the plain answer of early authentication (A18), without a record.
-func refuseOnly(_ *actors.Call, r failure.Refusal) actors.Answer {
+func refuseOnly(call *actors.Call, r failure.Refusal) actors.Answer {
+	if !r.Plain {
+		a := answer(call, r)
+		a.Headers = append(slices.Clone(a.Headers), actors.Header{Name: "Retry-After", Value: strconv.Itoa(int(r.RetryAfter.Seconds()))})
+		return a
+	}
 	return actors.Answer{Status: r.Status, Headers: jsonType, Body: []byte(`{"error":"` + r.Message + `"}`)}
 }
 

@@ -17,6 +17,8 @@ import (
 const (
 	cacheFor = 5 * time.Minute
 	cacheMax = 2048
+
+	recentMax = 65536 // keys whose last use is remembered
 )
 
 // presented finds the client's key: Authorization (with or without Bearer), then x-api-key, then x-goog-api-key, then
@@ -48,11 +50,12 @@ type keyring struct {
 	secret [32]byte
 	mu     sync.Mutex
 	known  map[[32]byte]time.Time // until
+	recent map[string]time.Time   // when a key was used last, by id, to half a minute
 	work   chan struct{}          // bounds the comparisons that run at once: each costs tens of milliseconds
 }
 
 func newKeyring() *keyring {
-	k := &keyring{known: map[[32]byte]time.Time{}, work: make(chan struct{}, 2)}
+	k := &keyring{known: map[[32]byte]time.Time{}, recent: map[string]time.Time{}, work: make(chan struct{}, 2)}
 	_, _ = rand.Read(k.secret[:]) // never fails: see crypto/rand
 	return k
 }
@@ -70,13 +73,56 @@ func (k *keyring) find(snap *catalog.Snapshot, secret []byte, now time.Time) *ca
 	return nil
 }
 
-func (k *keyring) compare(secret []byte, hash string, now time.Time) bool {
+// used notes that a key was found.
+func (k *keyring) used(id string, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.recent[id]) < cacheFor/10 {
+		return
+	}
+	if k.recent[id] = now; len(k.recent) > recentMax {
+		for id, at := range k.recent {
+			if now.Sub(at) >= cacheFor || len(k.recent) > recentMax {
+				delete(k.recent, id)
+			}
+		}
+	}
+}
+
+// recall finds a key without comparing hashes that cost anything: one that was used within the last five minutes.
+func (k *keyring) recall(snap *catalog.Snapshot, secret []byte, now time.Time) *catalog.Key {
+	if key := snap.KeyBySHA256(sha256.Sum256(secret)); key != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if at, ok := k.recent[key.ID]; ok && now.Sub(at) < cacheFor {
+			return key
+		}
+		return nil
+	}
+	for _, key := range snap.BcryptKeys(string(secret)) {
+		sum := k.mac(secret, key.Hash)
+		k.mu.Lock()
+		until, ok := k.known[sum]
+		k.mu.Unlock()
+		if ok && now.Before(until) {
+			return key
+		}
+	}
+	return nil
+}
+
+// mac is what a secret is remembered under that opens a hash.
+func (k *keyring) mac(secret []byte, hash string) (sum [32]byte) {
 	mac := hmac.New(sha256.New, k.secret[:])
 	mac.Write(secret)
 	mac.Write([]byte{0})
 	mac.Write([]byte(hash))
-	var sum [32]byte
 	mac.Sum(sum[:0])
+	return sum
+}
+
+func (k *keyring) compare(secret []byte, hash string, now time.Time) bool {
+	sum := k.mac(secret, hash)
 	k.mu.Lock()
 	until, ok := k.known[sum]
 	k.mu.Unlock()

@@ -43,6 +43,7 @@ type Server struct {
 	watch    *watcher
 	keys     *keyring
 	refusals *refusals
+	guard    guard
 	requests atomic.Int64 // under way
 }
 

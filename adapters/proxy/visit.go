@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"net/netip"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
@@ -24,7 +26,10 @@ func (s *Server) visit() *visit {
 }
 
 // texts are what the last request on a connection said. The next one mostly says the same, and is spared the copies.
-type texts struct{ address, path, agent string }
+type texts struct {
+	address, path, agent string
+	client               netip.Addr // that address says
+}
 
 // again is b as a string: the last one when that says the same. What is long is not kept for the next.
 func again(last *string, b []byte) string {

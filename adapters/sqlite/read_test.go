@@ -197,7 +197,7 @@ func TestACommitThatWasInterruptedChangesNothingAndTheNextOneGoesThrough(t *test
 	}
 	var changes projections.Changes
 	changes.Add(table, row...)
-	step := []projections.Step{{Projection: "stats", Version: 1, To: 5}}
+	step := []projections.Step{{Projection: "stats", Version: stats.Projection{}.Version(), To: 5}}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := m.Commit(ended, &changes, step); err == nil {

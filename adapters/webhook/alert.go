@@ -19,6 +19,8 @@ const (
 	BreakerOpened    = "alert.breaker_opened"
 	BreakerClosed    = "alert.breaker_closed"
 	Unpriced         = "alert.unpriced"
+	PriceInherited   = "alert.price_inherited" // a service tier without a price was charged at the ordinary one
+	UsageClamped     = "alert.usage_clamped"   // an upstream reported more than can be
 	StoreUnavailable = "alert.store_unavailable"
 	StoreAvailable   = "alert.store_available"
 	WebhookGaveUp    = "alert.webhook_gave_up" // told to the other webhooks, by the node alone
@@ -26,7 +28,7 @@ const (
 
 // AlertNames lists the names of all alerts.
 func AlertNames() []string {
-	return []string{BreakerOpened, BreakerClosed, Unpriced, StoreUnavailable, StoreAvailable, WebhookGaveUp}
+	return []string{BreakerOpened, BreakerClosed, Unpriced, PriceInherited, UsageClamped, StoreUnavailable, StoreAvailable, WebhookGaveUp}
 }
 
 // Alert tells an operator that something needs a look, or no longer does.
@@ -51,6 +53,15 @@ type UnpricedUsage struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
+// OddPrice is the data of the alerts PriceInherited and UsageClamped.
+type OddPrice struct {
+	Request     string `json:"request,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Upstream    string `json:"upstream,omitempty"`
+	Price       string `json:"price_version,omitempty"`
+	ServiceTier string `json:"service_tier,omitempty"`
+}
+
 // StoreState is the data of the alerts of the store.
 type StoreState struct {
 	Node  string `json:"node"`
@@ -63,18 +74,22 @@ type LostDelivery struct {
 	First   string `json:"first_position"`
 	Last    string `json:"last_position"`
 	Lines   int    `json:"lines"`
+	Head    bool   `json:"head,omitempty"` // no fact was lost but a head of the chain at that position
 	Error   string `json:"error"`
 }
 
-// unpricedQuiet is how long usage without a price is not told of again for one upstream.
-const unpricedQuiet = time.Hour
+// moneyQuiet is how long the same trouble with prices or usage is not told of again for one upstream.
+const moneyQuiet = time.Hour
 
 // Watch makes alerts from facts: a small process manager. It goes by the times of the facts, never by the clock, so
 // that the same facts give the same alerts. The zero value is ready and knows of nothing; it belongs to one goroutine.
 type Watch struct {
-	open     map[guard]bool       // breakers that are known to be open
-	unpriced map[string]time.Time // last told, by upstream
+	open map[guard]bool // breakers that are known to be open
+	told map[trouble]time.Time
 }
+
+// trouble is an alert about money at one upstream.
+type trouble struct{ alert, upstream string }
 
 // guard is one breaker: that of an upstream, or of one account and model of it.
 type guard struct {
@@ -106,40 +121,76 @@ func (w *Watch) Consider(f events.Fact, o Occasion) (a Alert, ok bool) {
 		delete(w.open, guard{f.Upstream, breaker.Key{Account: f.Account, Model: f.Model}})
 		return Alert{Name: BreakerClosed, Over: true, At: o.At, Data: f}, true
 	case *request.Settled:
-		if !f.Unpriced {
-			return a, false
+		if f.Unpriced || f.Inherited || f.Clamped {
+			return w.money(o, f.UnpricedReason, OddPrice{o.Request, o.Key, o.Upstream, f.PriceVersion, f.ServiceTier},
+				f.Unpriced, f.Inherited, f.Clamped)
 		}
-		if told, known := w.unpriced[o.Upstream]; known && o.At.Sub(told) < unpricedQuiet {
-			return a, false
+	case *request.Failed:
+		if f.Unpriced || f.Inherited || f.Clamped {
+			o.Upstream = "" // that of the row is where the next attempt went
+			return w.money(o, f.UnpricedReason, OddPrice{o.Request, o.Key, "", f.PriceVersion, f.ServiceTier},
+				f.Unpriced, f.Inherited, f.Clamped)
 		}
-		if w.unpriced == nil {
-			w.unpriced = map[string]time.Time{}
-		}
-		w.unpriced[o.Upstream] = o.At
-		return Alert{Name: Unpriced, At: o.At, Data: UnpricedUsage{o.Request, o.Key, o.Upstream, f.UnpricedReason}}, true
 	}
 	return a, false
 }
 
+// money tells of the first trouble of an attempt that was not told of lately.
+func (w *Watch) money(o Occasion, reason string, odd OddPrice, unpriced, inherited, clamped bool) (Alert, bool) {
+	for _, c := range [...]struct {
+		is   bool
+		name string
+		data any
+	}{
+		{unpriced, Unpriced, UnpricedUsage{o.Request, o.Key, o.Upstream, reason}},
+		{inherited, PriceInherited, odd},
+		{clamped, UsageClamped, odd},
+	} {
+		it := trouble{c.name, o.Upstream}
+		if last, known := w.told[it]; !c.is || known && o.At.Sub(last) < moneyQuiet {
+			continue
+		}
+		if w.told == nil {
+			w.told = map[trouble]time.Time{}
+		}
+		w.told[it] = o.At
+		return Alert{Name: c.name, At: o.At, Data: c.data}, true
+	}
+	return Alert{}, false
+}
+
 // source is a fact that Consider takes an interest in.
 type source struct {
-	must   []byte   // what its JSON must hold; nil: nothing
+	must   [][]byte // of which its JSON must hold one; nil: nothing
 	alerts []string // that need it
 }
 
 var (
 	breakerAlerts = []string{BreakerOpened, BreakerClosed}
+	moneyAlerts   = []string{Unpriced, PriceInherited, UsageClamped}
+	moneyMarks    = [][]byte{[]byte(`"unpriced":true`), []byte(`"price_inherited":true`), []byte(`"usage_clamped":true`)}
 	sources       = map[string]source{
 		"upstream.opened": {alerts: breakerAlerts},
 		"upstream.closed": {alerts: breakerAlerts},
-		"request.settled": {must: []byte(`"unpriced":true`), alerts: []string{Unpriced}},
+		"request.settled": {must: moneyMarks, alerts: moneyAlerts},
+		"attempt.failed":  {must: moneyMarks, alerts: moneyAlerts},
 	}
 )
+
+// holds says that a fact of this kind may give an alert, by its JSON.
+func (s *source) holds(payload []byte) bool {
+	for _, mark := range s.must {
+		if bytes.Contains(payload, mark) {
+			return true
+		}
+	}
+	return s.must == nil
+}
 
 // message is Consider for a message of a feed.
 func (w *Watch) message(m *message.Message) (a Alert, ok bool, err error) {
 	from, known := sources[m.Metadata.Get(events.MetaType)]
-	if !known || !bytes.Contains(m.Payload, from.must) {
+	if !known || !from.holds(m.Payload) {
 		return a, false, nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(events.MetaAt))

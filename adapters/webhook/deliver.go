@@ -19,7 +19,7 @@ import (
 const (
 	SignatureHeader = "X-Penstock-Signature" // t=<unix seconds>,v1=<hex>
 	WebhookHeader   = "X-Penstock-Webhook"   // id of the webhook
-	DeliveryHeader  = "X-Penstock-Delivery"  // first-last position; the same whenever it is tried again
+	DeliveryHeader  = "X-Penstock-Delivery"  // first-last position, or head-position; the same whenever it is tried again
 )
 
 // Sign is the value of SignatureHeader: HMAC-SHA256 with the webhook's secret over the time, a dot and the body. A
@@ -32,28 +32,34 @@ func Sign(secret string, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// deliver tries until the receiver takes the batch, or until it is given up; false: the context has ended before.
-func (h *hook) deliver(ctx context.Context, b *batch) bool {
+// deliver tries until the receiver takes the batch, or what has taken its place in the lane, or until it is given up;
+// false: the context has ended before.
+func (h *hook) deliver(ctx context.Context, l *lane, b *batch) bool {
 	for {
 		after, err := h.post(ctx, b)
 		if err == nil {
-			h.succeeded(b)
+			h.succeeded(l, b)
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		lost := h.failed(b, err)
+		lost := h.failed(l, b, err)
 		if lost && b.first != "" { // alerts about alerts would never end
-			h.m.alert(Alert{Name: WebhookGaveUp, At: time.Now().UTC(), Data: LostDelivery{h.spec.ID, b.first, b.last, b.lines, err.Error()}}, h)
+			data := LostDelivery{Webhook: h.spec.ID, First: b.first, Last: b.last, Lines: b.lines, Head: b.head, Error: err.Error()}
+			h.m.alert(Alert{Name: WebhookGaveUp, At: time.Now().UTC(), Data: data}, h)
 		}
-		h.retry = min(max(2*h.retry, h.m.o.RetryMin), h.m.o.RetryMax)
+		l.retry = min(max(2*l.retry, h.m.o.RetryMin), h.m.o.RetryMax)
 		// Also after what is given up: the next one is not hurried into the same wall.
-		if !pause(ctx, max(h.retry, min(after, h.m.o.RetryMax))) {
+		if !pause(ctx, max(l.retry, min(after, h.m.o.RetryMax))) {
 			return lost
 		}
 		if lost {
 			return true
+		}
+		select {
+		case b = <-l.newer:
+		default:
 		}
 	}
 }
@@ -74,8 +80,8 @@ func (h *hook) post(ctx context.Context, b *batch) (after time.Duration, err err
 	r.Header.Set("User-Agent", "penstock/"+h.m.o.Version)
 	r.Header.Set(WebhookHeader, h.spec.ID)
 	r.Header.Set(SignatureHeader, Sign(secret, time.Now(), b.body.Bytes()))
-	if b.first != "" {
-		r.Header.Set(DeliveryHeader, b.first+"-"+b.last)
+	if id := b.id(); id != "" {
+		r.Header.Set(DeliveryHeader, id)
 	}
 	answer, err := h.m.client.Do(r)
 	if err != nil {
@@ -109,32 +115,32 @@ func graceful(parent context.Context) (ctx context.Context, end context.CancelFu
 	return ctx, func() { stop(); cancel() }
 }
 
-func (h *hook) succeeded(b *batch) {
-	h.retry = 0
+func (h *hook) succeeded(l *lane, b *batch) {
+	l.retry = 0
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state.FailingSince != nil {
-		h.m.o.Logger.Info("webhook works again", "webhook", h.spec.ID, "after", time.Since(*h.state.FailingSince).Round(time.Millisecond))
+	if l.failing != nil {
+		h.m.o.Logger.Info("webhook works again", "webhook", h.spec.ID, "after", time.Since(*l.failing).Round(time.Millisecond))
 	}
-	h.state.Delivered += int64(b.lines)
-	h.state.FailingSince, h.state.LastError = nil, ""
+	l.delivered += int64(b.lines)
+	l.failing, l.fault = nil, ""
 }
 
 // failed notes a failure; lost says that the batch is given up.
-func (h *hook) failed(b *batch, err error) (lost bool) {
+func (h *hook) failed(l *lane, b *batch, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state.LastError = err.Error()
-	if h.state.FailingSince == nil {
+	l.fault = err.Error()
+	if l.failing == nil {
 		now := time.Now()
-		h.state.FailingSince = &now
-		h.m.o.Logger.Warn("webhook fails", "webhook", h.spec.ID, "positions", b.first+"-"+b.last, "error", err)
+		l.failing = &now
+		h.m.o.Logger.Warn("webhook fails", "webhook", h.spec.ID, "positions", b.id(), "error", err)
 	}
-	if time.Since(*h.state.FailingSince) < h.m.o.RetryFor {
+	if time.Since(*l.failing) < h.m.o.RetryFor {
 		return false
 	}
-	h.state.GivenUp += int64(b.lines)
-	h.m.o.Logger.Error("webhook delivery given up", "webhook", h.spec.ID, "positions", b.first+"-"+b.last,
-		"lines", b.lines, "failing_since", *h.state.FailingSince, "error", err)
+	l.givenUp += int64(b.lines)
+	h.m.o.Logger.Error("webhook delivery given up", "webhook", h.spec.ID, "positions", b.id(),
+		"lines", b.lines, "failing_since", *l.failing, "error", err)
 	return true
 }

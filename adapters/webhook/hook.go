@@ -23,11 +23,24 @@ type hook struct {
 	done    chan struct{}
 	notices chan Alert
 	watch   Watch
-	retry   time.Duration   // the next pause; 0 after a success
 	through events.Position // everything up to it is done with; it may come again when its Ack came too late
 
-	mu    sync.Mutex
-	state Status
+	facts lane // and alerts
+	heads lane // of the chain
+
+	mu       sync.Mutex
+	position events.Position // see Status
+}
+
+// lane is deliveries that go one after the other: one that fails holds up what comes behind it, but no other lane.
+type lane struct {
+	retry time.Duration // the next pause; 0 after a success
+	newer chan *batch   // holds what takes the place of a delivery that has failed; nil: nothing does
+
+	// Under the mutex of the hook.
+	delivered, givenUp int64      // lines
+	failing            *time.Time // since when; nil: it does not
+	fault              string     // the last one since then
 }
 
 // noticesMax bounds the alerts that wait for a webhook beside the feed.
@@ -36,15 +49,22 @@ const noticesMax = 64
 // start runs a webhook; one that is not active waits for its end only.
 func (m *Manager) start(spec *catalog.Webhook, from events.Position) *hook {
 	h := &hook{m: m, spec: spec, from: from, done: make(chan struct{}), notices: make(chan Alert, noticesMax)}
-	h.state = Status{ID: spec.ID, Active: spec.Active}
+	h.heads.newer = make(chan *batch, 1)
+	if m.head != nil {
+		h.hasHead(*m.head)
+	}
 	ctx, end := context.WithCancel(m.life)
 	h.end = end
 	go func() {
 		defer close(h.done)
 		defer end()
-		if spec.Active {
-			h.run(ctx)
+		if !spec.Active {
+			return
 		}
+		var heads sync.WaitGroup
+		heads.Go(func() { h.sendHeads(ctx) })
+		h.run(ctx)
+		heads.Wait()
 	}()
 	return h
 }
@@ -93,7 +113,7 @@ func (h *hook) run(ctx context.Context) {
 			if !open {
 				return
 			}
-			ok = h.facts(ctx, out, m)
+			ok = h.gather(ctx, out, m)
 		case a := <-h.notices:
 			ok = h.aside(ctx, a)
 		case <-ctx.Done():
@@ -135,14 +155,26 @@ type batch struct {
 	body        bytes.Buffer // JSON lines
 	lines       int
 	first, last string // positions, "" for what has none
+	head        bool   // it is a head of the chain at that position
 	messages    []*message.Message
+}
+
+// id is the same whenever the batch is tried again; "" when it has none.
+func (b *batch) id() string {
+	switch {
+	case b.first == "":
+		return ""
+	case b.head:
+		return "head-" + b.last
+	}
+	return b.first + "-" + b.last
 }
 
 // gatherTime is how long a delivery waits for more to go with it.
 const gatherTime = 5 * time.Millisecond
 
-// facts delivers a message and what comes right behind it; false: the context has ended.
-func (h *hook) facts(ctx context.Context, out <-chan *message.Message, m *message.Message) bool {
+// gather delivers a message and what comes right behind it; false: the context has ended.
+func (h *hook) gather(ctx context.Context, out <-chan *message.Message, m *message.Message) bool {
 	var b batch
 	h.add(&b, m)
 	timer := time.NewTimer(gatherTime)
@@ -160,7 +192,7 @@ func (h *hook) facts(ctx context.Context, out <-chan *message.Message, m *messag
 			return false
 		}
 	}
-	if b.lines > 0 && !h.deliver(ctx, &b) {
+	if b.lines > 0 && !h.deliver(ctx, &h.facts, &b) {
 		return false
 	}
 	for _, m := range b.messages {
@@ -168,7 +200,7 @@ func (h *hook) facts(ctx context.Context, out <-chan *message.Message, m *messag
 		h.through = max(h.through, events.PositionOf(m))
 	}
 	h.mu.Lock()
-	h.state.Position = h.through
+	h.position = h.through
 	h.mu.Unlock()
 	return true
 }
@@ -216,11 +248,19 @@ func (h *hook) aside(ctx context.Context, a Alert) bool {
 	}
 	b := batch{lines: 1}
 	b.body.Write(append(line, '\n'))
-	return h.deliver(ctx, &b)
+	return h.deliver(ctx, &h.facts, &b)
 }
 
 func (h *hook) status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state
+	s := Status{ID: h.spec.ID, Active: h.spec.Active, Position: h.position}
+	for _, l := range []*lane{&h.facts, &h.heads} {
+		s.Delivered += l.delivered
+		s.GivenUp += l.givenUp
+		if l.failing != nil && (s.FailingSince == nil || l.failing.Before(*s.FailingSince)) {
+			s.FailingSince, s.LastError = l.failing, l.fault
+		}
+	}
+	return s
 }

@@ -1,5 +1,5 @@
-// Package webhook sends facts and alerts to the addresses that the catalogue names. Each webhook reads the feed as a
-// consumer group of its own, in order; one that is slow or down holds up nobody else.
+// Package webhook sends facts, alerts and signed heads of the chain to the addresses that the catalogue names. Each
+// webhook reads the feed as a consumer group of its own, in order; one that is slow or down holds up nobody else.
 package webhook
 
 import (
@@ -72,6 +72,7 @@ type Manager struct {
 	wanted   []*catalog.Webhook // nil before the first Reconfigure
 	revision events.Position
 	hooks    map[string]*hook
+	head     *events.Head // the last one, nil before
 }
 
 // New starts a manager without webhooks.

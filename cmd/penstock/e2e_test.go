@@ -154,6 +154,7 @@ output: "8"
 
 type entry struct {
 	ID       string `json:"request_id"`
+	Key      string `json:"key"`
 	ClientID string `json:"client_request_id"`
 	State    string `json:"state"`
 	Outcome  string `json:"outcome"`

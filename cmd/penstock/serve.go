@@ -62,6 +62,7 @@ func serve(ctx context.Context, s cli.Settings) error {
 		return explained(err)
 	}
 	start.report(log)
+	offerPrices(log, gateway.Priced())
 	if !loopback(gateway.AdminAddr()) {
 		log.Warn("other machines can reach the admin API, which speaks plain HTTP", "admin", gateway.AdminAddr())
 	}
@@ -86,6 +87,14 @@ func serve(ctx context.Context, s cli.Settings) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// offerPrices says how to get prices where there are none. They are not taken unasked: what a caller is charged is for the
+// operator to say.
+func offerPrices(log *slog.Logger, priced bool) {
+	if !priced {
+		log.Info("there are no prices: usage is recorded as unpriced, at no cost", "remedy", "penstock prices import --starter")
+	}
 }
 
 // loopback says that only this machine reaches an address.

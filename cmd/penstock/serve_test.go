@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -141,6 +142,20 @@ func TestBootstrapNamesWhatItRegisters(t *testing.T) {
 	require.Empty(t, b.registered)
 	require.NoError(t, b.wishes[0].Check(0))
 	require.Equal(t, []string{"openai from OPENAI_API_KEY"}, b.registered)
+}
+
+// Nothing is priced unasked: a catalogue without prices says how to get some, and stays without.
+func TestPricesAreOfferedWhereThereAreNone(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	offerPrices(log, true)
+	require.Empty(t, out.String())
+	gateway, err := penstock.Open(penstock.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Logger: log})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, gateway.Close(context.Background())) }()
+	require.False(t, gateway.Priced())
+	offerPrices(log, gateway.Priced())
+	require.Contains(t, out.String(), "penstock prices import --starter")
 }
 
 func TestOnlyLoopbackAddressesArePrivate(t *testing.T) {

@@ -43,6 +43,7 @@ type Line struct {
 	Upstream     string        `json:"upstream,omitempty"`
 	Account      string        `json:"account,omitempty"`
 	PriceVersion string        `json:"price_version,omitempty"`
+	PriceOrigin  string        `json:"price_origin,omitempty"`
 	Requests     int64         `json:"requests"`
 	Attempts     int64         `json:"attempts"`
 	Usage        pricing.Usage `json:"usage,omitzero"`

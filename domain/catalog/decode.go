@@ -32,7 +32,7 @@ var fields = map[Kind]string{
 		affinity_migration o|affinity_migration.enabled b|affinity_migration.metric s|affinity_migration.threshold i|affinity_migration.direction s` + moneyFields,
 	KindAccount: `upstream s|api_key s|slots i|active b|priority i|expires_at t`,
 	KindGroup:   `upstreams []s|accounts []s|multiplier n|strategy s|affinity s|clients []s` + moneyFields,
-	KindUser:    `name s|slots i|disabled b|overdraft n|limits.rpm i|limits.tpm i` + moneyFields,
+	KindUser:    `name s|slots i|disabled b|overdraft -|limits.rpm i|limits.tpm i` + moneyFields + `|budget -`,
 	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|slots i|priority s|weight i|expires_at t|revoked b|limits.rpm i|limits.tpm i` + moneyFields + `
 		ips o|ips.allow []s|ips.deny []s|max_ips i|ip_window d|curfew o|curfew.from s|curfew.to s|curfew.zone s`,
 	KindPrice: `model s|upstream s|effective_from t|max_input_tokens i|max_output_tokens i|source s|origin s|` + rateFields("") +

@@ -108,6 +108,24 @@ func (r *Group) Money() limit.Money { return r.Limits.money(r.Budget) }
 // Money is the budget of everything that is spent at the upstream, at its own prices; without rules there is none.
 func (r *Upstream) Money() limit.Money { return r.Limits.money(r.Budget) }
 
+// Budgets are the budgets that callers share and that have rules, by name: group/ID, platform, upstream/ID.
+func (s *Snapshot) Budgets() map[string]limit.Money {
+	of := map[string]limit.Money{}
+	put := func(name string, m limit.Money) {
+		if len(m.Rules) > 0 {
+			of[name] = m
+		}
+	}
+	put("platform", s.Settings.Guards.Platform())
+	for id, g := range s.groups {
+		put("group/"+id, g.Money())
+	}
+	for _, u := range s.upstreams {
+		put("upstream/"+u.ID, u.Money())
+	}
+	return of
+}
+
 // limits is the key's for the machine. Its mode is its own, or its user's.
 func (r *Key) limits(users string) limit.Key {
 	mode := r.Budget

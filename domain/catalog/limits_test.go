@@ -100,7 +100,7 @@ func TestFaultsInLimitsNameTheField(t *testing.T) {
 		{KindKey, `"limits":{"spending":[{"period":"daily","zone":"Local","limit":"1"}]}`, "limits.spending[0].zone: must be the name of a time zone such as Europe/Berlin"},
 		{KindKey, `"limits":{"spending":[` + long + `]}`, "limits.spending[1]: has the same period as limits.spending[0]"},
 		{KindKey, `"limits":{"budget":"-1"},"budget":"lax"`, `limits.budget: must be an amount of USD such as "10.50", more than 0 and at most 100,000,000 | key x: budget: must be strict or postpaid`},
-		{KindUser, `"overdraft":"x"`, `overdraft: must be an amount of USD such as "10.50", more than 0 and at most 100,000,000`},
+		{KindUser, `"budget":"strict","overdraft":"5"`, "budget: not supported yet | user x: overdraft: not supported yet"},
 		{KindGroup, `"limits":{"rpm":5}`, "limits.rpm: unknown field"},
 		{KindUpstream, `"base_url":"http://h","capabilities":["openai_responses"],"limits":{"tpm":5}`, "limits.tpm: unknown field"},
 		{KindGroup, `"clients":["codex","claude code"]`, `clients[1]: must be a client such as codex, or "codex >= 0.40"`},
@@ -129,7 +129,7 @@ func TestWhatIsShownOfLimitsAppliesAgainAndChangesNothing(t *testing.T) {
 	for kind, text := range map[Kind]string{
 		KindKey: aHash + `,"limits":{"rpm":1,"spending":[{"period":"rolling","limit":"1.50"},{"period":"daily","zone":"UTC","limit":2}]},"budget":"strict",
 			"ips":{"allow":["::ffff:10.1.2.3","10.0.0.7/8"],"deny":["2001:db8::1/32"]},"max_ips":3,"ip_window":"24h","curfew":{"from":"22:00","to":"06:00","zone":"Asia/Shanghai"}`,
-		KindUser:     `"limits":{"tpm":5,"budget":10},"budget":"postpaid","overdraft":"1.0"`,
+		KindUser:     `"limits":{"tpm":5,"budget":10}`,
 		KindGroup:    `"clients":["codex>=0.40","any","any"],"limits":{"budget":"5"},"budget":"strict"`,
 		KindUpstream: `"base_url":"http://h","capabilities":["openai_responses"],"limits":{"spending":[{"period":"monthly","limit":"7"}]}`,
 	} {
@@ -204,6 +204,8 @@ func TestGuardsOfTheGatewayComeFromSettings(t *testing.T) {
 		{"platform.daily", "100.50", "100.5", ""}, {"platform.monthly", "1000", "1000", ""}, {"platform.budget", "strict", "strict", ""},
 		{"platform.daily", "-1", "", "must be an amount of USD, at most 100,000,000 (0 is unlimited)"},
 		{"platform.budget", "", "", "must be strict or postpaid"},
+		{"trusted_proxies", "127.0.0.1, 10.0.0.7/8", "127.0.0.1/32,10.0.0.0/8", ""}, {"trusted_proxies", "", "", ""},
+		{"trusted_proxies", "10.0.0.0/8,lb", "", "must be addresses and ranges such as 10.0.0.0/8, with commas between: lb is no IP address"},
 		{"auth.failures", "1001", "", "must be 0..1,000 (0 blocks nobody)"}, {"auth.block", "0s", "", "must be a duration of 1s..24h"},
 	} {
 		canonical, _, err := s.put(c.name, c.value)

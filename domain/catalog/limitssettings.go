@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock/domain/access"
@@ -18,6 +20,7 @@ type Guards struct {
 	AuthFailures    int          // failed authentications of one address within AuthWindow, then it is blocked; 0: never
 	AuthWindow      time.Duration
 	AuthBlock       time.Duration // for how long it is blocked
+	Proxies         *access.IPs   // whose X-Forwarded-For is believed; nil: nobody's
 }
 
 // Platform is the budget of the platform for the machine; without rules there is none.
@@ -60,6 +63,21 @@ var limitSettings = [...]setting{
 		}
 		s.Guards.AuthFailures = n
 		return strconv.Itoa(n), nil
+	}},
+	{"trusted_proxies", "", func(s *Settings, v string) (string, error) {
+		var list []string
+		for _, one := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' }) {
+			p, err := access.ParsePrefix(one)
+			if err != nil {
+				return "", fmt.Errorf("must be addresses and ranges such as 10.0.0.0/8, with commas between: %s %w", one, err)
+			}
+			list = append(list, p.String())
+		}
+		s.Guards.Proxies = nil
+		if len(list) > 0 {
+			s.Guards.Proxies, _ = access.ParseIPs(list, nil)
+		}
+		return strings.Join(list, ","), nil
 	}},
 	{"auth.window", "1m", within(time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthWindow })},
 	{"auth.block", "1m", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthBlock })},

@@ -11,7 +11,7 @@ import (
 type Webhook struct {
 	ID            string   `json:"id"`
 	URL           string   `json:"url"`    // http or https
-	Events        []string `json:"events"` // names of facts or alerts, or globs such as request.* and alert.*
+	Events        []string `json:"events"` // names of facts or alerts, or globs such as request.* and alert.*; audit.head: signed heads of the chain
 	SecretVersion int64    `json:"secret_version"`
 	Masked        string   `json:"secret"` // abc***wxyz, for people
 	Active        bool     `json:"active"` // false pauses; it goes on where it was

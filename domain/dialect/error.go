@@ -1,6 +1,9 @@
 package dialect
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Error is a refusal or failure of ours, to be written in a client's dialect.
 type Error struct {
@@ -10,9 +13,10 @@ type Error struct {
 	Message         string // for people
 	Reason          string // ours, finer than Code
 	RequestID       string
-	UserHint        string // what the caller can do
-	DidSendUpstream bool   // whether request bytes left for an upstream
-	RetryAfter      int    // seconds; 0 is unknown. Gemini clients read it from the body, all others from the header
+	UserHint        string    // what the caller can do
+	DidSendUpstream bool      // whether request bytes left for an upstream
+	Reopens         time.Time // when the same request would be admitted, to the millisecond; zero is unknown
+	RetryAfter      int       // seconds; 0 is unknown. Gemini clients read it from the body, all others from the header
 
 	// For errors inside a Responses stream, whose events carry these.
 	Sequence   int64  // sequence number of the error event: Meter.Events
@@ -141,6 +145,9 @@ func (e *Error) appendShared(dst []byte) []byte {
 	}
 	if e.UserHint != "" {
 		dst = appendMember(dst, "user_hint", e.UserHint)
+	}
+	if !e.Reopens.IsZero() {
+		dst = appendMember(dst, "reopens_at", e.Reopens.UTC().Add(time.Millisecond-1).Format("2006-01-02T15:04:05.000Z"))
 	}
 	return dst
 }

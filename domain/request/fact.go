@@ -111,9 +111,16 @@ type Failed struct {
 	Counted        bool           `json:"counted,omitempty"`  // by the breaker
 	Usage          pricing.Usage  `json:"usage,omitzero"`
 	UsageSource    pricing.Source `json:"usage_source,omitempty"`
+	Clamped        bool           `json:"usage_clamped,omitempty"` // as in Settled, like all that follows up to the costs
+	ServiceTier    string         `json:"service_tier,omitempty"`
 	PriceVersion   string         `json:"price_version,omitempty"`
+	PriceOrigin    pricing.Origin `json:"price_origin,omitempty"`
+	Inherited      bool           `json:"price_inherited,omitempty"`
+	Multipliers    Multipliers    `json:"multipliers,omitzero"`
 	UpstreamCost   money.Amount   `json:"upstream_cost,omitzero"`
-	Cost           money.Amount   `json:"cost,omitzero"`
+	Cost           money.Amount   `json:"cost,omitzero"` // 0: the caller got nothing for it
+	Unpriced       bool           `json:"unpriced,omitempty"`
+	UnpricedReason string         `json:"unpriced_reason,omitempty"`
 	TookUS         int64          `json:"took_us"`
 	TTFTUS         int64          `json:"ttft_us,omitempty"`
 }
@@ -172,14 +179,18 @@ type Settled struct {
 	Sent           bool           `json:"did_send_upstream"`
 	Usage          pricing.Usage  `json:"usage,omitzero"`
 	UsageSource    pricing.Source `json:"usage_source"`
-	ServiceTier    string         `json:"service_tier,omitempty"` // as reported
-	ResponseID     string         `json:"response_id,omitempty"`  // of an answer that a later request can go on from
+	Clamped        bool           `json:"usage_clamped,omitempty"` // the upstream reported more than can be: Usage is what is left of it
+	ServiceTier    string         `json:"service_tier,omitempty"`  // as reported
+	ResponseID     string         `json:"response_id,omitempty"`   // of an answer that a later request can go on from
 	PriceVersion   string         `json:"price_version,omitempty"`
+	PriceOrigin    pricing.Origin `json:"price_origin,omitempty"`    // who set that price
+	Inherited      bool           `json:"price_inherited,omitempty"` // no price for the reported service tier: the ordinary one counted
 	Multipliers    Multipliers    `json:"multipliers,omitzero"`
 	UpstreamCost   money.Amount   `json:"upstream_cost,omitzero"`
 	Cost           money.Amount   `json:"cost,omitzero"`
+	Free           bool           `json:"free,omitempty"` // the caller got nothing for the attempt and pays nothing
 	Unpriced       bool           `json:"unpriced,omitempty"`
-	UnpricedReason string         `json:"unpriced_reason,omitempty"` // price_not_found
+	UnpricedReason string         `json:"unpriced_reason,omitempty"` // price_not_found, calculation_error
 	ClientGone     bool           `json:"client_gone,omitempty"`
 	OnDisconnect   string         `json:"on_disconnect,omitempty"` // policy that was applied when the client had gone
 	TTFTUS         int64          `json:"ttft_us,omitempty"`       // of the final attempt, to the first content

@@ -54,6 +54,16 @@ func (s *Story) Evolve(fact any, at time.Time) {
 // Ended says that the terminal fact has been seen.
 func (s *Story) Ended() bool { return s.Settled != nil || s.Rejected != nil }
 
+// Unpriced says that an attempt was used and has no price.
+func (s *Story) Unpriced() bool {
+	for i := range s.Attempts {
+		if f := s.Attempts[i].Failed; f != nil && f.Unpriced {
+			return true
+		}
+	}
+	return s.Settled != nil && s.Settled.Unpriced
+}
+
 // Final is the last attempt, nil when nothing was sent.
 func (s *Story) Final() *Attempt {
 	if len(s.Attempts) == 0 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock/domain/books"
-	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/projections"
 )
 
@@ -13,22 +12,19 @@ import (
 func Lines(rows [][]projections.Value) []books.Line {
 	lines := make([]books.Line, 0, len(rows))
 	for _, row := range rows {
-		s := row[Days.Key:]
+		s := sumOf(row[Days.Key:])
 		lines = append(lines, books.Line{
 			Day: DayText(row[0].Int()), Key: row[1].Text(), User: row[2].Text(), Group: row[3].Text(), Model: row[4].Text(),
-			Upstream: row[5].Text(), Account: row[6].Text(), PriceVersion: row[7].Text(),
-			Requests: s[0].Int(), Attempts: s[1].Int(),
-			Usage: pricing.Usage{
-				Input: s[2].Int(), CachedInput: s[3].Int(), CacheWrite5m: s[4].Int(), CacheWrite1h: s[5].Int(),
-				Output: s[6].Int(), Reasoning: s[7].Int(),
-			},
-			Cost: s[8].Money(), UpstreamCost: s[9].Money(), Unpriced: s[10].Int(),
+			Upstream: row[5].Text(), Account: row[6].Text(), PriceVersion: row[7].Text(), PriceOrigin: row[8].Text(),
+			Requests: s.requests, Attempts: s.attempts, Usage: s.usage,
+			Cost: s.cost, UpstreamCost: s.upstreamCost, Unpriced: s.unpriced,
 		})
 	}
 	slices.SortFunc(lines, func(a, b books.Line) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Key, b.Key), cmp.Compare(a.User, b.User),
 			cmp.Compare(a.Group, b.Group), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Upstream, b.Upstream),
-			cmp.Compare(a.Account, b.Account), cmp.Compare(a.PriceVersion, b.PriceVersion))
+			cmp.Compare(a.Account, b.Account), cmp.Compare(a.PriceVersion, b.PriceVersion),
+			cmp.Compare(a.PriceOrigin, b.PriceOrigin))
 	})
 	return lines
 }
@@ -42,13 +38,11 @@ func (Projection) Open(c *books.Closed, out *projections.Changes) error {
 		if err != nil {
 			return err
 		}
-		u := &l.Usage
-		out.Add(Days,
+		sums := sum{l.Requests, l.Attempts, l.Usage, l.Cost, l.UpstreamCost, l.Unpriced}
+		out.Add(Days, sums.append([]projections.Value{
 			number(DayOf(day)), text(l.Key), text(l.User), text(l.Group), text(l.Model), text(l.Upstream), text(l.Account),
-			text(l.PriceVersion), number(l.Requests), number(l.Attempts),
-			number(u.Input), number(u.CachedInput), number(u.CacheWrite5m), number(u.CacheWrite1h), number(u.Output), number(u.Reasoning),
-			projections.Money(l.Cost), projections.Money(l.UpstreamCost), number(l.Unpriced),
-		)
+			text(l.PriceVersion), text(l.PriceOrigin),
+		})...)
 	}
 	return nil
 }

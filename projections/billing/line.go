@@ -16,11 +16,12 @@ type Line struct {
 	Upstream     *string `json:"upstream,omitempty"`
 	Account      *string `json:"account,omitempty"`
 	PriceVersion *string `json:"price_version,omitempty"`
+	PriceOrigin  *string `json:"price_origin,omitempty"` // manual, synced, or "" when nobody told
 
 	Requests         int64         `json:"requests"` // settled ones that were sent; by upstream: that ended there
 	Attempts         int64         `json:"attempts"`
 	Usage            pricing.Usage `json:"usage"`
 	Cost             money.Amount  `json:"cost"`
 	UpstreamCost     money.Amount  `json:"upstream_cost"`
-	UnpricedRequests int64         `json:"unpriced_requests"`
+	UnpricedRequests int64         `json:"unpriced_requests"` // of which an attempt has no price
 }

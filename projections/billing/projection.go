@@ -19,7 +19,7 @@ import (
 var Entries = &projections.Table{
 	Name: "bill_entries",
 	Key:  1,
-	Columns: []projections.Column{
+	Columns: append([]projections.Column{
 		{Name: "position", Kind: projections.KindInt},
 		{Name: "request", Kind: projections.KindText},
 		{Name: "n", Kind: projections.KindInt},
@@ -31,27 +31,18 @@ var Entries = &projections.Table{
 		{Name: "upstream", Kind: projections.KindText},
 		{Name: "account", Kind: projections.KindText},
 		{Name: "price_version", Kind: projections.KindText},
-		{Name: "requests", Kind: projections.KindInt}, // 1 for the settlement, so that sums count requests
-		{Name: "attempts", Kind: projections.KindInt},
-		{Name: "input", Kind: projections.KindInt},
-		{Name: "cached_input", Kind: projections.KindInt},
-		{Name: "cache_write_5m", Kind: projections.KindInt},
-		{Name: "cache_write_1h", Kind: projections.KindInt},
-		{Name: "output", Kind: projections.KindInt},
-		{Name: "reasoning", Kind: projections.KindInt},
-		{Name: "cost", Kind: projections.KindMoney},
-		{Name: "upstream_cost", Kind: projections.KindMoney},
-		{Name: "unpriced_requests", Kind: projections.KindInt},
-		{Name: "began", Kind: projections.KindInt}, // position of the request's first fact
-	},
+		{Name: "price_origin", Kind: projections.KindText}, // manual or synced; "" before it was told
+	}, append(sumColumns(), // requests is 1 for the settlement, so that sums count requests
+		projections.Column{Name: "began", Kind: projections.KindInt}, // position of the request's first fact
+	)...),
 	Indexes: [][]string{{"at"}},
 }
 
 // Days has the sums of Entries per day and dimension.
 var Days = &projections.Table{
 	Name: "bill_days",
-	Key:  8,
-	Columns: []projections.Column{
+	Key:  9,
+	Columns: append([]projections.Column{
 		{Name: "day", Kind: projections.KindInt}, // since 1970, UTC
 		{Name: "key", Kind: projections.KindText},
 		{Name: "user", Kind: projections.KindText},
@@ -60,24 +51,64 @@ var Days = &projections.Table{
 		{Name: "upstream", Kind: projections.KindText},
 		{Name: "account", Kind: projections.KindText},
 		{Name: "price_version", Kind: projections.KindText},
-		{Name: "requests", Kind: projections.KindInt},
-		{Name: "attempts", Kind: projections.KindInt},
-		{Name: "input", Kind: projections.KindInt},
-		{Name: "cached_input", Kind: projections.KindInt},
-		{Name: "cache_write_5m", Kind: projections.KindInt},
-		{Name: "cache_write_1h", Kind: projections.KindInt},
-		{Name: "output", Kind: projections.KindInt},
-		{Name: "reasoning", Kind: projections.KindInt},
-		{Name: "cost", Kind: projections.KindMoney},
-		{Name: "upstream_cost", Kind: projections.KindMoney},
-		{Name: "unpriced_requests", Kind: projections.KindInt},
-	},
+		{Name: "price_origin", Kind: projections.KindText}, // manual or synced; "" before it was told
+	}, sumColumns()...),
 }
 
 // Sums are the columns that both tables sum, in order: those of a Line.
 var Sums = []string{
-	"requests", "attempts", "input", "cached_input", "cache_write_5m", "cache_write_1h", "output", "reasoning",
+	"requests", "attempts",
+	"input", "cached_input", "cache_write_5m", "cache_write_1h", "output", "reasoning",
+	"audio_input", "audio_output", "image_input", "image_output", "images", "web_searches", "file_searches",
 	"cost", "upstream_cost", "unpriced_requests",
+}
+
+func sumColumns() []projections.Column {
+	columns := make([]projections.Column, len(Sums))
+	for i, name := range Sums {
+		columns[i] = projections.Column{Name: name, Kind: projections.KindInt}
+		if name == "cost" || name == "upstream_cost" {
+			columns[i].Kind = projections.KindMoney
+		}
+	}
+	return columns
+}
+
+// sum is the values of Sums.
+type sum struct {
+	requests, attempts int64
+	usage              pricing.Usage
+	cost, upstreamCost money.Amount
+	unpriced           int64
+}
+
+// classes are the counts of a usage, in the order of Sums.
+func classes(u *pricing.Usage) [13]*int64 {
+	return [...]*int64{
+		&u.Input, &u.CachedInput, &u.CacheWrite5m, &u.CacheWrite1h, &u.Output, &u.Reasoning,
+		&u.AudioInput, &u.AudioOutput, &u.ImageInput, &u.ImageOutput, &u.Images, &u.WebSearches, &u.FileSearches,
+	}
+}
+
+// append appends the sum as values.
+func (s *sum) append(row []projections.Value) []projections.Value {
+	row = append(row, projections.Int(s.requests), projections.Int(s.attempts))
+	for _, n := range classes(&s.usage) {
+		row = append(row, projections.Int(*n))
+	}
+	return append(row, projections.Money(s.cost), projections.Money(s.upstreamCost), projections.Int(s.unpriced))
+}
+
+// sumOf reads values of Sums; NULL is 0.
+func sumOf(row []projections.Value) sum {
+	s := sum{requests: row[0].Int(), attempts: row[1].Int()}
+	row = row[2:]
+	for i, n := range classes(&s.usage) {
+		*n = row[i].Int()
+	}
+	row = row[len(classes(&s.usage)):]
+	s.cost, s.upstreamCost, s.unpriced = row[0].Money(), row[1].Money(), row[2].Int()
+	return s
 }
 
 // Projection is the fold. The zero value is ready.
@@ -87,7 +118,7 @@ type Projection struct{}
 func (Projection) Name() string { return "billing" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 2 }
+func (Projection) Version() int { return 3 }
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Entries, Days} }
@@ -108,20 +139,19 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 	}
 	switch f := fact.(type) {
 	case *request.Failed:
-		e := entry{n: f.N, attempts: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost, priceVersion: f.PriceVersion}
+		e := entry{n: f.N, price: f.PriceVersion, origin: f.PriceOrigin}
+		e.sum = sum{attempts: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
 		e.write(story, at, out)
 	case *request.Settled:
 		if !f.Sent {
 			return
 		}
-		e := entry{
-			n: len(story.Attempts), requests: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost,
-			priceVersion: f.PriceVersion,
-		}
+		e := entry{n: len(story.Attempts), price: f.PriceVersion, origin: f.PriceOrigin}
+		e.sum = sum{requests: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
 		if final := story.Final(); final == nil || final.Failed == nil {
 			e.attempts = 1
 		}
-		if f.Unpriced {
+		if story.Unpriced() {
 			e.unpriced = 1
 		}
 		e.write(story, at, out)
@@ -130,12 +160,10 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 
 // entry is what one fact adds to the bill.
 type entry struct {
-	n                  int // attempt, from 1
-	requests, attempts int64
-	usage              pricing.Usage
-	cost, upstreamCost money.Amount
-	priceVersion       string
-	unpriced           int64
+	sum
+	n      int // attempt, from 1
+	price  string
+	origin pricing.Origin
 }
 
 func (e *entry) write(story *request.Story, at projections.Place, out *projections.Changes) {
@@ -149,22 +177,14 @@ func (e *entry) write(story *request.Story, at projections.Place, out *projectio
 		model = asked.Model
 	}
 	text, number := projections.Text, projections.Int
-	key, user, group, named := text(asked.Key), text(asked.User), text(asked.Group), text(model)
-	upstream, account, price := text(sent.Upstream), text(sent.Account), text(e.priceVersion)
-	u := &e.usage
-	out.Append(Entries,
-		number(int64(at.Position)), text(story.ID), number(int64(e.n)), projections.Micros(at.At),
-		key, user, group, named, upstream, account, price,
-		number(e.requests), number(e.attempts),
-		number(u.Input), number(u.CachedInput), number(u.CacheWrite5m), number(u.CacheWrite1h), number(u.Output), number(u.Reasoning),
-		projections.Money(e.cost), projections.Money(e.upstreamCost), number(e.unpriced), number(int64(at.First)),
-	)
-	out.Add(Days,
-		number(DayOf(at.At)), key, user, group, named, upstream, account, price,
-		number(e.requests), number(e.attempts),
-		number(u.Input), number(u.CachedInput), number(u.CacheWrite5m), number(u.CacheWrite1h), number(u.Output), number(u.Reasoning),
-		projections.Money(e.cost), projections.Money(e.upstreamCost), number(e.unpriced),
-	)
+	by := [...]projections.Value{
+		text(asked.Key), text(asked.User), text(asked.Group), text(model), text(sent.Upstream), text(sent.Account),
+		text(e.price), text(string(e.origin)),
+	}
+	var room [40]projections.Value
+	row := append(room[:0], number(int64(at.Position)), text(story.ID), number(int64(e.n)), projections.Micros(at.At))
+	out.Append(Entries, append(e.append(append(row, by[:]...)), number(int64(at.First)))...)
+	out.Add(Days, e.append(append(append(room[:0], number(DayOf(at.At))), by[:]...))...)
 }
 
 // DayMicros is a day in microseconds.
@@ -193,13 +213,9 @@ func FromRow(by []string, row []projections.Value) Line {
 		}
 		*l.field(name) = &s
 	}
-	s := row[len(by):]
-	l.Requests, l.Attempts = s[0].Int(), s[1].Int()
-	l.Usage = pricing.Usage{
-		Input: s[2].Int(), CachedInput: s[3].Int(), CacheWrite5m: s[4].Int(), CacheWrite1h: s[5].Int(),
-		Output: s[6].Int(), Reasoning: s[7].Int(),
-	}
-	l.Cost, l.UpstreamCost, l.UnpricedRequests = s[8].Money(), s[9].Money(), s[10].Int()
+	s := sumOf(row[len(by):])
+	l.Requests, l.Attempts, l.Usage = s.requests, s.attempts, s.usage
+	l.Cost, l.UpstreamCost, l.UnpricedRequests = s.cost, s.upstreamCost, s.unpriced
 	return l
 }
 
@@ -208,5 +224,6 @@ func (l *Line) field(name string) **string {
 	return map[string]**string{
 		"day": &l.Day, "key": &l.Key, "user": &l.User, "group": &l.Group, "model": &l.Model,
 		"upstream": &l.Upstream, "account": &l.Account, "price_version": &l.PriceVersion,
+		"price_origin": &l.PriceOrigin,
 	}[name]
 }

@@ -47,10 +47,14 @@ var (
 	admitted = &request.Admitted{Ask: request.Ask{Key: "key-a", User: "ann", Group: "team", Model: "fast"}}
 	first    = &request.Dispatched{N: 1, Upstream: "main", Account: "main-1", ResolvedModel: "gpt-5"}
 	second   = &request.Dispatched{N: 2, Upstream: "spare", Account: "spare-1"}
-	failed   = &request.Failed{N: 1, Class: "stream_cut", Next: "next_upstream", Usage: pricing.Usage{Input: 7}, PriceVersion: "p1", UpstreamCost: 50, Cost: 30}
-	settled  = &request.Settled{
-		Outcome: request.Completed, Status: 200, Sent: true, Attempts: 2, Usage: pricing.Usage{Input: 100, Output: 50},
-		UsageSource: pricing.Reported, PriceVersion: "p2", UpstreamCost: 200, Cost: 300,
+	used     = pricing.Usage{
+		Input: 100, CachedInput: 1, CacheWrite5m: 2, CacheWrite1h: 3, Output: 50, Reasoning: 4, AudioInput: 5, AudioOutput: 6, ImageInput: 7,
+		ImageOutput: 8, Images: 9, WebSearches: 10, FileSearches: 11,
+	}
+	failed  = &request.Failed{N: 1, Class: "stream_cut", Next: "next_upstream", Usage: pricing.Usage{Input: 7}, PriceVersion: "p1", PriceOrigin: pricing.Synced, UpstreamCost: 50, Cost: 30}
+	settled = &request.Settled{
+		Outcome: request.Completed, Status: 200, Sent: true, Attempts: 2, Usage: used,
+		UsageSource: pricing.Reported, PriceVersion: "p2", PriceOrigin: pricing.Manual, UpstreamCost: 200, Cost: 300,
 	}
 )
 
@@ -79,20 +83,20 @@ func TestEveryAttemptThatWasSentHasItsOwnEntry(t *testing.T) {
 	for i, want := range []struct {
 		position, n, requests, cost int64
 		model, upstream, account    string
-		price                       string
+		price, origin               string
 	}{
-		{12, 1, 0, 30, "gpt-5", "main", "main-1", "p1"},
-		{14, 2, 1, 300, "fast", "spare", "spare-1", "p2"},
+		{12, 1, 0, 30, "gpt-5", "main", "main-1", "p1", "synced"},
+		{14, 2, 1, 300, "fast", "spare", "spare-1", "p2", "manual"},
 	} {
 		at := func(column string) projections.Value { return entries[i].Values[billing.Entries.Column(column)] }
 		if entries[i].Op != projections.Append || at("position").Int() != want.position || at("n").Int() != want.n ||
 			at("requests").Int() != want.requests || at("attempts").Int() != 1 || at("cost").Int() != want.cost ||
 			at("model").Text() != want.model || at("upstream").Text() != want.upstream || at("account").Text() != want.account ||
-			at("price_version").Text() != want.price || at("key").Text() != "key-a" || at("user").Text() != "ann" || at("group").Text() != "team" {
+			at("price_version").Text() != want.price || at("price_origin").Text() != want.origin || at("key").Text() != "key-a" || at("user").Text() != "ann" || at("group").Text() != "team" {
 			t.Errorf("entry %d: %v, want %+v", i, entries[i].Values, want)
 		}
 	}
-	want := billing.Line{Requests: 1, Attempts: 2, Usage: pricing.Usage{Input: 107, Output: 50}, Cost: 330, UpstreamCost: 250}
+	want := billing.Line{Requests: 1, Attempts: 2, Usage: used.Plus(failed.Usage), Cost: 330, UpstreamCost: 250}
 	if have := line(entries); have != want {
 		t.Errorf("bill %+v, want %+v", have, want)
 	}

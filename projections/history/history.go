@@ -248,7 +248,7 @@ func (w *world) failed(l *life) *request.Failed {
 		Counted: true, TookUS: 1 + w.rand.Int64N(5e6),
 	}
 	if w.chance(30) {
-		f.Usage, f.UsageSource, f.PriceVersion = w.usage(), pricing.Partial, "p1"
+		f.Usage, f.UsageSource, f.PriceVersion, f.PriceOrigin = w.usage(), pricing.Partial, "p1", pricing.Synced
 		f.UpstreamCost, f.Cost = w.amount(), w.amount()
 	}
 	return f
@@ -257,7 +257,7 @@ func (w *world) failed(l *life) *request.Failed {
 func (w *world) settle(l *life) bool {
 	s := &request.Settled{
 		Outcome: request.Completed, Status: 200, Class: "ok", UpstreamStatus: 200, UpstreamID: "up-" + l.id[:8],
-		Attempts: l.attempts, Sent: true, Usage: w.usage(), UsageSource: pricing.Reported, PriceVersion: "p1",
+		Attempts: l.attempts, Sent: true, Usage: w.usage(), UsageSource: pricing.Reported, PriceVersion: "p1", PriceOrigin: pricing.Manual,
 		UpstreamCost: w.amount(), Cost: w.amount(), TTFTUS: 1 + w.rand.Int64N(2e6), AttemptUS: 1 + w.rand.Int64N(9e6), DurationUS: w.since(l),
 	}
 	if l.waited > 0 {
@@ -272,7 +272,8 @@ func (w *world) settle(l *life) bool {
 	case n < 92:
 		s.Outcome, s.Status, s.Class, s.UsageSource, s.TTFTUS = request.Abandoned, 0, "", pricing.Partial, 0
 	default:
-		s.Unpriced, s.UnpricedReason, s.PriceVersion, s.Cost, s.UpstreamCost = true, "price_not_found", "", 0, 0
+		s.Unpriced, s.UnpricedReason, s.PriceVersion, s.Cost, s.UpstreamCost = true, pricing.PriceNotFound, "", 0, 0
+		s.PriceOrigin = ""
 	}
 	w.append(l, true, "", s)
 	return true
@@ -280,10 +281,15 @@ func (w *world) settle(l *life) bool {
 
 func (w *world) usage() pricing.Usage {
 	output := w.rand.Int64N(3000)
-	return pricing.Usage{
+	u := pricing.Usage{
 		Input: w.rand.Int64N(5000), CachedInput: w.rand.Int64N(1000), CacheWrite5m: w.rand.Int64N(3), Output: output,
 		Reasoning: output / 3,
 	}
+	if output%8 == 0 { // few have more than text
+		u.CacheWrite1h, u.AudioInput, u.AudioOutput = output/2, output/3, output/4
+		u.ImageInput, u.ImageOutput, u.Images, u.WebSearches, u.FileSearches = output/5, output/6, 1, output%5, output%3
+	}
+	return u
 }
 
 func (w *world) amount() money.Amount { return money.Amount(w.rand.Int64N(int64(money.USD) / 10)) }

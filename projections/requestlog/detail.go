@@ -3,11 +3,7 @@ package requestlog
 import (
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
@@ -36,13 +32,12 @@ type detail struct {
 	Sent              bool           `json:"sent"`
 	ClientGone        bool           `json:"client_gone"`
 	Source            pricing.Source `json:"usage_source"`
-	Unpriced          bool           `json:"unpriced"`
-	PriceVersion      string         `json:"price_version"`
 	TTFTUS            int64          `json:"ttft_us"`
 	Attempts          []try          `json:"attempts"`
 	Usage             pricing.Usage  `json:"usage"` // what the end of the request adds to that of the attempts
 	Queue             *wait          `json:"queue"`
 	Excluded          []Exclusion    `json:"excluded"`
+	billed                           // of an end that belongs to no attempt
 }
 
 type try struct {
@@ -55,6 +50,33 @@ type try struct {
 	TTFTUS   int64         `json:"ttft_us"`
 	Usage    pricing.Usage `json:"usage"`
 	Cost     money.Amount  `json:"cost"`
+	Owed     *money.Amount `json:"upstream_cost"` // nil when it is the cost
+	billed
+}
+
+// billed is how a usage was priced.
+type billed struct {
+	Clamped        bool           `json:"usage_clamped"`
+	ServiceTier    string         `json:"service_tier"`
+	PriceVersion   string         `json:"price_version"`
+	PriceOrigin    pricing.Origin `json:"price_origin"`
+	Inherited      bool           `json:"price_inherited"`
+	Unpriced       bool           `json:"unpriced"`
+	UnpricedReason string         `json:"unpriced_reason"`
+}
+
+func (b *billed) write(o *object) {
+	o.flag("usage_clamped", b.Clamped)
+	o.text("service_tier", b.ServiceTier)
+	o.text("price_version", b.PriceVersion)
+	o.text("price_origin", string(b.PriceOrigin))
+	o.flag("price_inherited", b.Inherited)
+	o.flag("unpriced", b.Unpriced)
+	o.text("unpriced_reason", b.UnpricedReason)
+}
+
+func settledBy(s *request.Settled) billed {
+	return billed{s.Clamped, s.ServiceTier, s.PriceVersion, s.PriceOrigin, s.Inherited, s.Unpriced, s.UnpricedReason}
 }
 
 type wait struct {
@@ -114,8 +136,6 @@ func end(o *object, story *request.Story) {
 		o.text("stage", s.Stage)
 		o.flag("client_gone", s.ClientGone)
 		o.text("usage_source", string(s.UsageSource))
-		o.flag("unpriced", s.Unpriced)
-		o.text("price_version", s.PriceVersion)
 		o.number("ttft_us", s.TTFTUS)
 	case story.Rejected != nil:
 		o.text("code", story.Rejected.Code)
@@ -151,7 +171,7 @@ func attempts(o *object, story *request.Story) {
 				switch {
 				case rest != nil:
 					t.Class, t.Status, t.TookUS, t.TTFTUS = rest.Class, rest.UpstreamStatus, rest.AttemptUS, rest.TTFTUS
-					t.Usage, t.Cost = rest.Usage, rest.Cost
+					t.Usage, t.Cost, t.Owed, t.billed = rest.Usage, rest.Cost, &rest.UpstreamCost, settledBy(rest)
 					rest = nil
 				case story.Progressed != nil && story.Progressed.N == i+1:
 					t.Usage = story.Progressed.Usage
@@ -165,6 +185,8 @@ func attempts(o *object, story *request.Story) {
 	}
 	if rest != nil {
 		o.usage("usage", rest.Usage)
+		by := settledBy(rest)
+		by.write(o)
 	}
 }
 
@@ -172,7 +194,8 @@ func tryOf(a *request.Attempt) try {
 	t := try{Upstream: a.Dispatched.Upstream, Account: a.Dispatched.Account, At: a.At.UnixMicro()}
 	if f := a.Failed; f != nil {
 		t.Class, t.Status, t.TookUS, t.TTFTUS = f.Class, f.UpstreamStatus, f.TookUS, f.TTFTUS
-		t.Usage, t.Cost = f.Usage, f.Cost
+		t.Usage, t.Cost, t.Owed = f.Usage, f.Cost, &f.UpstreamCost
+		t.billed = billed{f.Clamped, f.ServiceTier, f.PriceVersion, f.PriceOrigin, f.Inherited, f.Unpriced, f.UnpricedReason}
 	}
 	return t
 }
@@ -187,9 +210,12 @@ func (t *try) write(o *object) {
 	o.number("ttft_us", t.TTFTUS)
 	o.usage("usage", t.Usage)
 	if t.Cost != 0 {
-		o.name("cost")
-		o.b = append(t.Cost.AppendText(append(o.b, '"')), '"')
+		o.amount("cost", t.Cost)
 	}
+	if t.Owed != nil && *t.Owed != t.Cost {
+		o.amount("upstream_cost", *t.Owed)
+	}
+	t.billed.write(o)
 }
 
 func queue(o *object, story *request.Story, waiting bool) {
@@ -241,86 +267,4 @@ func excluded(o *object, story *request.Story) {
 		o.shut('}')
 	}
 	o.shut(']')
-}
-
-// object appends the members of JSON objects that are not zero. Names need no escapes.
-type object struct{ b []byte }
-
-var objects = sync.Pool{New: func() any { return &object{b: make([]byte, 0, 1024)} }}
-
-func (o *object) comma() {
-	if c := o.b[len(o.b)-1]; c != '{' && c != '[' {
-		o.b = append(o.b, ',')
-	}
-}
-
-func (o *object) name(name string) {
-	o.comma()
-	o.b = append(o.b, '"')
-	o.b = append(o.b, name...)
-	o.b = append(o.b, '"', ':')
-}
-
-func (o *object) open(name string, bracket byte) {
-	o.name(name)
-	o.b = append(o.b, bracket)
-}
-
-func (o *object) element() {
-	o.comma()
-	o.b = append(o.b, '{')
-}
-
-func (o *object) shut(bracket byte) { o.b = append(o.b, bracket) }
-
-func (o *object) text(name, s string) {
-	if s == "" {
-		return
-	}
-	o.name(name)
-	if plain(s) {
-		o.b = append(o.b, '"')
-		o.b = append(o.b, s...)
-		o.b = append(o.b, '"')
-		return
-	}
-	o.b, _ = jsontext.AppendQuote(o.b, s) // its error only tells of invalid UTF-8, which it has replaced
-}
-
-// plain says that a text stands in JSON as it is.
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-func (o *object) number(name string, n int64) {
-	if n != 0 {
-		o.name(name)
-		o.b = strconv.AppendInt(o.b, n, 10)
-	}
-}
-
-func (o *object) flag(name string, yes bool) {
-	if yes {
-		o.name(name)
-		o.b = append(o.b, "true"...)
-	}
-}
-
-func (o *object) usage(name string, u pricing.Usage) {
-	if u.IsZero() {
-		return
-	}
-	o.open(name, '{')
-	o.number("input", u.Input)
-	o.number("cached_input", u.CachedInput)
-	o.number("cache_write_5m", u.CacheWrite5m)
-	o.number("cache_write_1h", u.CacheWrite1h)
-	o.number("output", u.Output)
-	o.number("reasoning", u.Reasoning)
-	o.shut('}')
 }

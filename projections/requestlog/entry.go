@@ -59,11 +59,18 @@ type Entry struct {
 	UsageSource  pricing.Source `json:"usage_source"`
 	Cost         money.Amount   `json:"cost"` // over all attempts
 	UpstreamCost money.Amount   `json:"upstream_cost"`
-	Unpriced     bool           `json:"unpriced"`
-	PriceVersion string         `json:"price_version"`
-	TTFTMS       *int64         `json:"ttft_ms"`
-	DurationMS   *int64         `json:"duration_ms"` // null while in progress
-	ClientGone   bool           `json:"client_gone"`
+	Unpriced     bool           `json:"unpriced"`      // an attempt was used and has no price
+	PriceVersion string         `json:"price_version"` // this and the next five are those of the last attempt
+
+	PriceOrigin    pricing.Origin `json:"price_origin"`    // who set the price: manual or synced; "" without one
+	PriceInherited bool           `json:"price_inherited"` // no price for the service tier: the ordinary one counted
+	ServiceTier    string         `json:"service_tier"`    // as the upstream reported it
+	UsageClamped   bool           `json:"usage_clamped"`   // the upstream reported more than can be: usage is what is left of it
+	UnpricedReason string         `json:"unpriced_reason"` // price_not_found, calculation_error
+
+	TTFTMS     *int64 `json:"ttft_ms"`
+	DurationMS *int64 `json:"duration_ms"` // null while in progress
+	ClientGone bool   `json:"client_gone"`
 
 	// Position is that of the request's first fact: with At the cursor of the page that follows this entry.
 	Position events.Position `json:"-"`
@@ -80,7 +87,15 @@ type Attempt struct {
 	DurationMS *int64        `json:"duration_ms"`
 	TTFTMS     *int64        `json:"ttft_ms"`
 	Usage      pricing.Usage `json:"usage"`
-	Cost       money.Amount  `json:"cost"`
+	Cost       money.Amount  `json:"cost"` // 0 of a failed one: the caller got nothing for it
+
+	UpstreamCost   money.Amount   `json:"upstream_cost"`
+	PriceVersion   string         `json:"price_version"`
+	PriceOrigin    pricing.Origin `json:"price_origin"`
+	PriceInherited bool           `json:"price_inherited"`
+	ServiceTier    string         `json:"service_tier"`
+	UsageClamped   bool           `json:"usage_clamped"`
+	Unpriced       bool           `json:"unpriced"`
 }
 
 // Queue is the wait of a request.

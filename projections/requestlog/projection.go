@@ -59,7 +59,7 @@ type Projection struct{}
 func (Projection) Name() string { return "requestlog" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 2 }
+func (Projection) Version() int { return 3 }
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests} }

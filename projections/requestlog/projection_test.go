@@ -67,12 +67,16 @@ var (
 	}
 	failed = &request.Failed{
 		N: 1, Class: "http_5xx", UpstreamStatus: 500, UpstreamID: "up-1", Next: "next_upstream", Usage: pricing.Usage{Input: 7},
-		UsageSource: pricing.Partial, UpstreamCost: 50, Cost: 30, TookUS: 1_234_500,
+		UsageSource: pricing.Partial, UpstreamCost: 50, Cost: 30, TookUS: 1_234_500, ServiceTier: "flex", Clamped: true,
+		PriceVersion: "p6", PriceOrigin: pricing.Synced, Inherited: true,
 	}
 	settled = &request.Settled{
 		Outcome: request.Completed, Status: 200, Class: "ok", UpstreamStatus: 200, UpstreamID: "up-2", Attempts: 2, Sent: true,
-		Usage: pricing.Usage{Input: 100, CachedInput: 20, CacheWrite5m: 3, CacheWrite1h: 4, Output: 50, Reasoning: 10}, UsageSource: pricing.Reported,
-		PriceVersion: "p7", UpstreamCost: 200, Cost: 300, TTFTUS: 250_499, AttemptUS: 900_000, DurationUS: 2_500_500,
+		Usage: pricing.Usage{
+			Input: 100, CachedInput: 20, CacheWrite5m: 3, CacheWrite1h: 4, Output: 50, Reasoning: 10, AudioInput: 11, AudioOutput: 12,
+			ImageInput: 13, ImageOutput: 14, Images: 15, WebSearches: 16, FileSearches: 17,
+		},
+		UsageSource: pricing.Reported, ServiceTier: "priority", PriceVersion: "p7", PriceOrigin: pricing.Manual, UpstreamCost: 200, Cost: 300, TTFTUS: 250_499, AttemptUS: 900_000, DurationUS: 2_500_500,
 	}
 )
 
@@ -116,16 +120,19 @@ func TestTheRowOfAFailedOverRequestTellsEveryAttempt(t *testing.T) {
 		Attempts: []requestlog.Attempt{
 			{
 				N: 1, Upstream: "main", Account: "main-1", Status: 500, Class: "http_5xx", StartedAt: noon, DurationMS: ms(1235),
-				Usage: pricing.Usage{Input: 7}, Cost: 30,
+				Usage: pricing.Usage{Input: 7}, Cost: 30, UpstreamCost: 50, PriceVersion: "p6", PriceOrigin: pricing.Synced,
+				PriceInherited: true, ServiceTier: "flex", UsageClamped: true,
 			},
 			{
 				N: 2, Upstream: "spare", Account: "spare-1", Status: 200, Class: "ok", StartedAt: noon.Add(2 * time.Second),
-				DurationMS: ms(900), TTFTMS: ms(250), Usage: settled.Usage, Cost: 300,
+				DurationMS: ms(900), TTFTMS: ms(250), Usage: settled.Usage, Cost: 300, UpstreamCost: 200, PriceVersion: "p7",
+				PriceOrigin: pricing.Manual, ServiceTier: "priority",
 			},
 		},
 		Affinity: "affinity_hit", Excluded: []requestlog.Exclusion{{Upstream: "relay", Reason: "circuit_open"}},
-		Usage:       pricing.Usage{Input: 107, CachedInput: 20, CacheWrite5m: 3, CacheWrite1h: 4, Output: 50, Reasoning: 10},
-		UsageSource: pricing.Reported, Cost: 330, UpstreamCost: 250, PriceVersion: "p7", TTFTMS: ms(250), DurationMS: ms(2501),
+		Usage:       settled.Usage.Plus(failed.Usage),
+		UsageSource: pricing.Reported, Cost: 330, UpstreamCost: 250, PriceVersion: "p7", PriceOrigin: pricing.Manual, ServiceTier: "priority",
+		TTFTMS: ms(250), DurationMS: ms(2501),
 		Position: 41,
 	}
 	if !reflect.DeepEqual(e, want) {
@@ -200,8 +207,9 @@ func TestTheEndAfterAFailedLastAttemptAddsNoAttempt(t *testing.T) {
 
 // Pains 69, 71: rows are thin. What a request of usual length leaves behind is bounded here, so that growth is noticed.
 func TestRowsAreThin(t *testing.T) {
-	size := 0
-	for _, v := range tell(t, []events.Fact{admitted, first}, []events.Fact{settled}) {
+	size, usual := 0, *settled
+	usual.Usage = pricing.Usage{Input: 100, CachedInput: 20, CacheWrite5m: 3, CacheWrite1h: 4, Output: 50, Reasoning: 10}
+	for _, v := range tell(t, []events.Fact{admitted, first}, []events.Fact{&usual}) {
 		size += 8 + len(v.Text())
 	}
 	if size > 900 {
@@ -222,7 +230,7 @@ func TestTheJSONOfAnEntryHasTheNamesOfTheAPI(t *testing.T) {
 	const want = `request_id client_request_id upstream_request_id at state key user group method path dialect capability
 		model resolved_model upstream_model stream session client client_profile status outcome code reason failure_stage did_send_upstream
 		upstream account attempts queue affinity excluded usage usage_source cost upstream_cost unpriced price_version ttft_ms
-		duration_ms client_gone`
+		duration_ms client_gone price_origin price_inherited service_tier usage_clamped unpriced_reason`
 	b, err := json.Marshal(entry(t, []events.Fact{admitted, first}, []events.Fact{failed}))
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +240,8 @@ func TestTheJSONOfAnEntryHasTheNamesOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, e, strings.Fields(want))
-	same(t, e["attempts"].([]any)[0].(map[string]any), strings.Fields("n upstream account status class started_at duration_ms ttft_ms usage cost"))
+	same(t, e["attempts"].([]any)[0].(map[string]any), strings.Fields(`n upstream account status class started_at duration_ms ttft_ms usage cost upstream_cost
+		price_version price_origin price_inherited service_tier usage_clamped unpriced`))
 	if e["cost"] != money.Amount(30).String() || e["state"] != "in_progress" || e["queue"] != nil {
 		t.Errorf("%s", b)
 	}

@@ -30,7 +30,7 @@ func FromRow(row []projections.Value) (Entry, error) {
 		FailureStage: d.Stage, Sent: d.Sent, Upstream: row[colUpstream].Text(), Affinity: d.Affinity,
 		Attempts: make([]Attempt, 0, len(d.Attempts)), Excluded: append([]Exclusion{}, d.Excluded...),
 		Usage: d.Usage, UsageSource: d.Source, Cost: row[colCost].Money(), UpstreamCost: row[colUpstreamCost].Money(),
-		Unpriced: d.Unpriced, PriceVersion: d.PriceVersion, TTFTMS: measured(d.TTFTUS), ClientGone: d.ClientGone,
+		TTFTMS: measured(d.TTFTUS), ClientGone: d.ClientGone,
 	}
 	if e.Outcome != "" {
 		e.State = Done
@@ -38,6 +38,7 @@ func FromRow(row []projections.Value) (Entry, error) {
 	if !row[colDuration].IsNull() {
 		e.DurationMS = millis(row[colDuration].Int())
 	}
+	by := d.billed
 	if e.UsageSource == "" {
 		e.UsageSource = pricing.None
 	}
@@ -45,15 +46,30 @@ func FromRow(row []projections.Value) (Entry, error) {
 		e.Attempts = append(e.Attempts, t.attempt(i+1))
 		e.Usage = e.Usage.Plus(t.Usage)
 		e.Account = t.Account
+		e.Unpriced = e.Unpriced || t.Unpriced
+		by = t.billed
 	}
+	e.price(by)
 	e.Queue = d.Queue.queue()
 	return e, nil
+}
+
+// price tells how the last attempt was priced.
+func (e *Entry) price(by billed) {
+	e.UsageClamped, e.ServiceTier = by.Clamped, by.ServiceTier
+	e.PriceVersion, e.PriceOrigin, e.PriceInherited = by.PriceVersion, by.PriceOrigin, by.Inherited
+	e.Unpriced, e.UnpricedReason = e.Unpriced || by.Unpriced, by.UnpricedReason
 }
 
 func (t *try) attempt(n int) Attempt {
 	a := Attempt{
 		N: n, Upstream: t.Upstream, Account: t.Account, Status: t.Status, Class: t.Class,
-		StartedAt: time.UnixMicro(t.At).UTC(), TTFTMS: measured(t.TTFTUS), Usage: t.Usage, Cost: t.Cost,
+		StartedAt: time.UnixMicro(t.At).UTC(), TTFTMS: measured(t.TTFTUS), Usage: t.Usage, Cost: t.Cost, UpstreamCost: t.Cost,
+		UsageClamped: t.Clamped, ServiceTier: t.ServiceTier, PriceVersion: t.PriceVersion, PriceOrigin: t.PriceOrigin,
+		PriceInherited: t.Inherited, Unpriced: t.Unpriced,
+	}
+	if t.Owed != nil {
+		a.UpstreamCost = *t.Owed
 	}
 	if t.Class != "" || t.TookUS > 0 {
 		a.DurationMS = millis(t.TookUS)

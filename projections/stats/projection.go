@@ -72,7 +72,7 @@ type Projection struct{}
 func (Projection) Name() string { return "stats" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 1 }
+func (Projection) Version() int { return 2 } // 2: tokens of sound and pictures count as output too
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Hours} }
@@ -149,7 +149,7 @@ func (a *adding) to(story *request.Story, attempt *request.Attempt) {
 }
 
 func (a *adding) spent(u pricing.Usage, cost money.Amount) {
-	a.sum[sumInput], a.sum[sumOutput], a.sum[sumCost] = u.InputTotal(), u.Output, int64(cost)
+	a.sum[sumInput], a.sum[sumOutput], a.sum[sumCost] = u.InputTotal(), u.OutputTotal(), int64(cost)
 }
 
 func (a *adding) write(key string, at time.Time, out *projections.Changes) {

@@ -14,13 +14,21 @@ type Behavior struct {
 	RespBytes    int     `json:"resp_bytes"`     // content bytes of a non-stream answer
 	Compress     string  `json:"compress"`       // "", gzip, deflate, br or zstd, whatever the client accepts
 
-	PromptTokens       int  `json:"prompt_tokens"`         // all input, caches included; 0 = body bytes / 4
-	OutTokens          int  `json:"out_tokens"`            // all output, reasoning included; 0 = chunks, or resp_bytes / 4
-	CachedTokens       int  `json:"cached_tokens"`         // the part of the prompt that was read from a cache
-	CacheWriteTokens   int  `json:"cache_write_tokens"`    // the part of the prompt that was written to one (not Gemini)
-	CacheWrite1hTokens int  `json:"cache_write_1h_tokens"` // the part of cache_write_tokens kept for an hour (Anthropic)
-	ReasoningTokens    int  `json:"reasoning_tokens"`      // the part of the output that was thought
-	AlwaysUsage        bool `json:"always_usage"`          // OpenAI chat stream: usage chunk even if not asked for
+	PromptTokens       int    `json:"prompt_tokens"`         // all input, caches included; 0 = body bytes / 4
+	OutTokens          int    `json:"out_tokens"`            // all output, reasoning included; 0 = chunks, or resp_bytes / 4
+	CachedTokens       int    `json:"cached_tokens"`         // the part of the prompt that was read from a cache
+	CacheWriteTokens   int    `json:"cache_write_tokens"`    // the part of the prompt that was written to one (not Gemini)
+	CacheWrite1hTokens int    `json:"cache_write_1h_tokens"` // the part of cache_write_tokens kept for an hour (Anthropic)
+	ReasoningTokens    int    `json:"reasoning_tokens"`      // the part of the output that was thought
+	AudioInputTokens   int    `json:"audio_input_tokens"`    // the parts of prompt and output that were sound or pictures (not Anthropic)
+	AudioOutputTokens  int    `json:"audio_output_tokens"`
+	ImageInputTokens   int    `json:"image_input_tokens"`
+	ImageOutputTokens  int    `json:"image_output_tokens"`
+	Images             int    `json:"images"`        // pictures that were made (Responses, /images/generations: 0 = 1)
+	WebSearches        int    `json:"web_searches"`  // searches that the provider ran
+	FileSearches       int    `json:"file_searches"` // as WebSearches (Responses)
+	ServiceTier        string `json:"service_tier"`  // that the answer says it was served in; "" says nothing
+	AlwaysUsage        bool   `json:"always_usage"`  // OpenAI chat stream: usage chunk even if not asked for
 
 	ResetRate         float64 `json:"reset_rate"`           // RST before the headers
 	HangRate          float64 `json:"hang_rate"`            // silence before the first byte for hang_ms, then RST

@@ -10,23 +10,25 @@ func (chat) idHeader() string { return "x-request-id" }
 func (chat) usage(b js, u usage) js {
 	b = b.s(`{"prompt_tokens":`).d(u.in).s(`,"completion_tokens":`).d(u.out).s(`,"total_tokens":`).d(u.in + u.out)
 	b = b.s(`,"prompt_tokens_details":{"cached_tokens":`).d(u.cached)
-	if u.write > 0 {
-		b = b.s(`,"cache_write_tokens":`).d(u.write)
+	b = b.writes(u).media(u.audioIn, u.imageIn)
+	b = b.s(`},"completion_tokens_details":{"reasoning_tokens":`).d(u.reasoning).media(u.audioOut, u.imageOut).s(`}`)
+	if u.searches > 0 {
+		b = b.s(`,"num_search_queries":`).d(u.searches)
 	}
-	return b.s(`},"completion_tokens_details":{"reasoning_tokens":`).d(u.reasoning).s(`}}`)
+	return b.s(`}`)
 }
 
 func (c chat) whole(b js, a *answer, txt []byte) js {
 	b = b.s(`{"id":"`).id("chatcmpl-", a.n).s(`","object":"chat.completion","created":`).d(int(a.created)).s(`,"model":"`).s(a.model)
 	b = b.s(`","choices":[{"index":0,"message":{"role":"assistant","content":"`).t(txt)
 	b = b.s(`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":`)
-	return c.usage(b, a.usage).s(`,"system_fingerprint":"fp_mock"}`)
+	return c.usage(b, a.usage).tier("service_tier", a.usage).s(`,"system_fingerprint":"fp_mock"}`)
 }
 
 // open begins a chunk, up to its choices.
 func (chat) open(b js, a *answer) js {
 	b = b.s(`data: {"id":"`).id("chatcmpl-", a.n).s(`","object":"chat.completion.chunk","created":`).d(int(a.created))
-	return b.s(`,"model":"`).s(a.model).s(`","system_fingerprint":"fp_mock","choices":[`)
+	return b.s(`,"model":"`).s(a.model).s(`"`).tier("service_tier", a.usage).s(`,"system_fingerprint":"fp_mock","choices":[`)
 }
 
 // shut ends a chunk that has choices: when usage was asked for, each says that it has none.

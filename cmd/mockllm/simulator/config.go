@@ -17,6 +17,7 @@ const (
 	textMax   = 8 << 20
 	chunksMax = 1 << 20
 	tokensMax = 1 << 40
+	actsMax   = 1000               // each is an item of the answer
 	delayMax  = 24 * 3600 * 1000.0 // ms
 	rulesMax  = 1000
 
@@ -111,6 +112,10 @@ func (b *Behavior) check() error {
 		{"cached_tokens", float64(b.CachedTokens), 0, tokensMax}, {"cache_write_tokens", float64(b.CacheWriteTokens), 0, tokensMax},
 		{"cache_write_1h_tokens", float64(b.CacheWrite1hTokens), 0, float64(b.CacheWriteTokens)},
 		{"reasoning_tokens", float64(b.ReasoningTokens), 0, tokensMax},
+		{"audio_input_tokens", float64(b.AudioInputTokens), 0, tokensMax}, {"audio_output_tokens", float64(b.AudioOutputTokens), 0, tokensMax},
+		{"image_input_tokens", float64(b.ImageInputTokens), 0, tokensMax}, {"image_output_tokens", float64(b.ImageOutputTokens), 0, tokensMax},
+		{"images", float64(b.Images), 0, actsMax}, {"web_searches", float64(b.WebSearches), 0, actsMax},
+		{"file_searches", float64(b.FileSearches), 0, actsMax},
 		{"oversized_bytes", float64(b.OversizedBytes), 0, textMax},
 		{"err_status", float64(b.ErrStatus), 0, 599}, {"err_body (bytes)", float64(len(b.ErrBody)), 0, textMax},
 	} {
@@ -130,6 +135,8 @@ func (b *Behavior) check() error {
 		return errors.Newf("cached_tokens + cache_write_tokens: %d exceed prompt_tokens %d", b.CachedTokens+b.CacheWriteTokens, b.PromptTokens)
 	case b.OutTokens > 0 && b.ReasoningTokens > b.OutTokens:
 		return errors.Newf("reasoning_tokens: %d exceed out_tokens %d", b.ReasoningTokens, b.OutTokens)
+	case strings.ContainsAny(b.ServiceTier, "\"\\"):
+		return errors.Newf("service_tier: %q needs no quotes", b.ServiceTier)
 	case strings.ContainsFunc(b.ErrContentType, func(r rune) bool { return r < ' ' || r > '~' }):
 		return errors.Newf("err_content_type: %q is no header value", b.ErrContentType)
 	case !slices.Contains(encodings, b.Compress):

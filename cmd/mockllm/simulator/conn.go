@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type conn struct {
 	tmp  js     // one event, or a whole body
 	more []byte // extra header lines of the answer
 	t    turn
+
+	counted atomic.Bool // the request is in flight
 
 	method, path, key, model string // path with query
 	body                     []byte // in buf or bodyBuf; valid until the next fill

@@ -25,6 +25,7 @@ var controls = [...]struct {
 	{"GET", "/config", false, func(c *conn) (int, []byte) { return indented(c.s.Config()) }},
 	{"", "/config", false, (*conn).reconfigure},
 	{"", "/rids", false, func(c *conn) (int, []byte) { return indented(c.s.Requests()) }},
+	{"", "/requests", false, func(c *conn) (int, []byte) { return indented(c.s.Calls()) }},
 	{"", "/last", false, (*conn).showLast},
 }
 

@@ -44,23 +44,56 @@ type answer struct {
 type usage struct {
 	in, cached, write, write1h int
 	out, reasoning             int
+	audioIn, audioOut          int
+	imageIn, imageOut          int
+	images, searches, files    int
+	tier                       string
 }
 
 // usageOf derives what b leaves open from the body's size and the answer's.
 func usageOf(b *Behavior, bodyBytes int, stream bool) usage {
 	u := usage{in: b.PromptTokens, out: b.OutTokens, cached: b.CachedTokens, write: b.CacheWriteTokens,
-		write1h: b.CacheWrite1hTokens, reasoning: b.ReasoningTokens}
+		write1h: b.CacheWrite1hTokens, reasoning: b.ReasoningTokens, audioIn: b.AudioInputTokens, audioOut: b.AudioOutputTokens,
+		imageIn: b.ImageInputTokens, imageOut: b.ImageOutputTokens, images: b.Images, searches: b.WebSearches, files: b.FileSearches,
+		tier: b.ServiceTier}
 	if u.in == 0 {
-		u.in = max((bodyBytes+3)/4, u.cached+u.write)
+		u.in = max((bodyBytes+3)/4, u.cached+u.write+u.audioIn+u.imageIn)
 	}
 	if u.out == 0 {
 		u.out = (b.RespBytes + 3) / 4
 		if stream {
 			u.out = b.Chunks
 		}
-		u.out = max(u.out, u.reasoning)
+		u.out = max(u.out, u.reasoning+u.audioOut+u.imageOut)
 	}
 	return u
+}
+
+// media are members for the tokens that are no text, if there are any.
+func (b js) media(audio, image int) js {
+	if audio > 0 {
+		b = b.s(`,"audio_tokens":`).d(audio)
+	}
+	if image > 0 {
+		b = b.s(`,"image_tokens":`).d(image)
+	}
+	return b
+}
+
+// writes is the member for cache writes, of whatever length, as OpenAI has it.
+func (b js) writes(u usage) js {
+	if u.write > 0 {
+		b = b.s(`,"cache_write_tokens":`).d(u.write)
+	}
+	return b
+}
+
+// tier is the member that says the tier of service, if that is said.
+func (b js) tier(name string, u usage) js {
+	if u.tier != "" {
+		b = b.s(`,"`).s(name).s(`":"`).s(u.tier).s(`"`)
+	}
+	return b
 }
 
 // js is JSON text under construction.

@@ -21,9 +21,11 @@
 //	                     a field left out of "default" keeps the value the server was made with, one left out of
 //	                     a rule's behavior is zero; an unknown or impossible field is a 400 that names it
 //	GET  /rids           RequestRecord by request id, for requests with "[rid:ID]" anywhere in the body
+//	GET  /requests       a Call per request, the last 50,000: how it ended and which usage it was told
 //	GET  /last           the last request: method, path, headers, body
 //
-// The last two need Options.TrackRequests. Behaviour is chosen by the first rule that matches, else the default.
+// The last three need Options.TrackRequests. "[usage:NAME=N,…]" anywhere in a body chooses the usage of its answer, with the
+// names of a Behavior; an unknown one is a 400. Behaviour is chosen by the first rule that matches, else the default.
 // Every random decision is a pure function of (seed, request number): a run over one connection is wholly
 // reproducible, one over many connections draws the same multiset of faults.
 package simulator

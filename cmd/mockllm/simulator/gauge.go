@@ -58,9 +58,12 @@ func (g *gauge) enter() {
 	}
 }
 
-func (g *gauge) leave(o outcome) {
+// leave counts an end; counted says whether it was still in flight.
+func (g *gauge) leave(o outcome, counted bool) {
 	g.ends[o].Add(1)
-	g.now.Add(-1)
+	if counted {
+		g.now.Add(-1)
+	}
 }
 
 func (g *gauge) count() Count {

@@ -23,12 +23,35 @@ func (gemini) shut(b js, a *answer) js {
 	if u.reasoning > 0 {
 		b = b.s(`,"thoughtsTokenCount":`).d(u.reasoning)
 	}
-	b = b.s(`,"totalTokenCount":`).d(u.in + u.out)
+	b = b.modalities("promptTokensDetails", u.in, u.audioIn, u.imageIn).modalities("candidatesTokensDetails", u.out-u.reasoning, u.audioOut, u.imageOut)
+	b = b.tier("serviceTier", u).s(`,"totalTokenCount":`).d(u.in + u.out)
 	return b.s(`},"modelVersion":"`).s(a.model).s(`","responseId":"`).id("", a.n).s(`"}`)
 }
 
+// modalities splits a sum, if it is not all text.
+func (b js) modalities(name string, all, audio, image int) js {
+	if audio+image == 0 {
+		return b
+	}
+	b = b.s(`,"`).s(name).s(`":[{"modality":"TEXT","tokenCount":`).d(max(0, all-audio-image))
+	b = b.s(`},{"modality":"AUDIO","tokenCount":`).d(audio).s(`},{"modality":"IMAGE","tokenCount":`).d(image)
+	return b.s(`}]`)
+}
+
+// grounded is the member of a last candidate that names the searches it rests on.
+func (b js) grounded(u usage) js {
+	if u.searches == 0 {
+		return b
+	}
+	b = b.s(`,"groundingMetadata":{"webSearchQueries":["mock"`)
+	for range u.searches - 1 {
+		b = b.s(`,"mock"`)
+	}
+	return b.s(`]}`)
+}
+
 func (g gemini) whole(b js, a *answer, txt []byte) js {
-	b = b.s(`{"candidates":[{"content":{"parts":[{"text":"`).t(txt).s(`"}],"role":"model"},"finishReason":"STOP","index":0}]`)
+	b = b.s(`{"candidates":[{"content":{"parts":[{"text":"`).t(txt).s(`"}],"role":"model"},"finishReason":"STOP"`).grounded(a.usage).s(`,"index":0}]`)
 	return g.shut(b, a)
 }
 
@@ -64,7 +87,7 @@ func (g gemini) delta(b js, a *answer, txt []byte, i int) js {
 }
 
 func (g gemini) end(b js, a *answer, _ []byte, n int) js {
-	b = g.before(b, a, n).s(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}]`)
+	b = g.before(b, a, n).s(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"`).grounded(a.usage).s(`,"index":0}]`)
 	return g.close(g.after(g.shut(b, a), a), a)
 }
 

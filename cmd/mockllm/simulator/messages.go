@@ -11,6 +11,7 @@ func (messages) idHeader() string { return "request-id" }
 func (messages) input(b js, u usage) js {
 	b = b.s(`"input_tokens":`).d(max(0, u.in-u.cached-u.write)).s(`,"cache_creation_input_tokens":`).d(u.write)
 	b = b.s(`,"cache_read_input_tokens":`).d(u.cached)
+	b = b.tier("service_tier", u)
 	if u.write > 0 {
 		b = b.s(`,"cache_creation":{"ephemeral_5m_input_tokens":`).d(u.write - u.write1h).s(`,"ephemeral_1h_input_tokens":`).d(u.write1h).s(`}`)
 	}
@@ -21,6 +22,9 @@ func (messages) output(b js, u usage) js {
 	b = b.s(`"output_tokens":`).d(u.out)
 	if u.reasoning > 0 {
 		b = b.s(`,"output_tokens_details":{"thinking_tokens":`).d(u.reasoning).s(`}`)
+	}
+	if u.searches > 0 {
+		b = b.s(`,"server_tool_use":{"web_search_requests":`).d(u.searches).s(`}`)
 	}
 	return b
 }

@@ -3,7 +3,9 @@ package simulator
 // plain is an OpenAI endpoint that only knows one JSON answer; its errors are those of chat.
 type plain struct {
 	chat
-	json func(b js, a *answer, txt []byte) js
+	json     func(b js, a *answer, txt []byte) js
+	usage    bool // the answer tells it
+	pictures bool // it has some
 }
 
 func (plain) streams(string, []byte) (bool, bool) { return false, false }
@@ -21,7 +23,11 @@ func moderation(b js, a *answer, _ []byte) js {
 }
 
 func image(b js, a *answer, _ []byte) js {
-	b = b.s(`{"created":`).d(int(a.created)).s(`,"data":[{"b64_json":"iVBORw0KGgo="}],"usage":{"input_tokens":`).d(a.usage.in)
+	b = b.s(`{"created":`).d(int(a.created)).s(`,"data":[{"b64_json":"iVBORw0KGgo="}`)
+	for range a.usage.images - 1 {
+		b = b.s(`,{"b64_json":"iVBORw0KGgo="}`)
+	}
+	b = b.s(`],"usage":{"input_tokens":`).d(a.usage.in)
 	return b.s(`,"output_tokens":`).d(a.usage.out).s(`,"total_tokens":`).d(a.usage.in + a.usage.out).s(`}}`)
 }
 

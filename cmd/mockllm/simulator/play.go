@@ -106,6 +106,7 @@ func (c *conn) playWhole() bool {
 	c.tmp = t.d.whole(c.tmp[:0], &t.a, t.rules.text(t.b.RespBytes))
 	if t.fault == healthy {
 		t.sent = 1
+		t.tells(toldWhole)
 		return c.body200("application/json", c.tmp, completed)
 	}
 	p := t.z.all(c.tmp) // stall or cut: half of the body, then the fault

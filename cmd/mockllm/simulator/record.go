@@ -56,6 +56,7 @@ type diary struct {
 	gone      int
 	bytes     int
 	forgotten int64
+	calls     []*Call // the last ones, at most twice callsMax
 	last      LastRequest
 	lastHead  []byte
 	seen      bool
@@ -161,7 +162,7 @@ func (d *diary) lastRequest() (LastRequest, bool) {
 func (d *diary) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.m, d.order, d.gone, d.bytes, d.forgotten = nil, nil, 0, 0, 0
+	d.m, d.order, d.calls, d.gone, d.bytes, d.forgotten = nil, nil, nil, 0, 0, 0
 	d.last, d.lastHead, d.seen = LastRequest{}, nil, false
 }
 

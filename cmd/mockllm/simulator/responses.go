@@ -9,10 +9,8 @@ func (responses) idHeader() string { return "x-request-id" }
 
 func (responses) usage(b js, u usage) js {
 	b = b.s(`{"input_tokens":`).d(u.in).s(`,"input_tokens_details":{"cached_tokens":`).d(u.cached)
-	if u.write > 0 {
-		b = b.s(`,"cache_write_tokens":`).d(u.write)
-	}
-	b = b.s(`},"output_tokens":`).d(u.out).s(`,"output_tokens_details":{"reasoning_tokens":`).d(u.reasoning)
+	b = b.writes(u).media(u.audioIn, u.imageIn)
+	b = b.s(`},"output_tokens":`).d(u.out).s(`,"output_tokens_details":{"reasoning_tokens":`).d(u.reasoning).media(u.audioOut, u.imageOut)
 	return b.s(`},"total_tokens":`).d(u.in + u.out).s(`}`)
 }
 
@@ -27,6 +25,9 @@ func (r responses) response(b js, a *answer, status string, txt []byte) js {
 	b = b.s(`,"incomplete_details":null,"instructions":null,"max_output_tokens":null,"model":"`).s(a.model).s(`","output":[`)
 	if status == "completed" {
 		b = r.item(b, a, status, txt)
+		for i := range a.usage.acts() {
+			b = r.act(b.s(`,`), a, i)
+		}
 	}
 	b = b.s(`],"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1.0,` +
 		`"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":1.0,"truncation":"disabled","usage":`)
@@ -35,7 +36,22 @@ func (r responses) response(b js, a *answer, status string, txt []byte) js {
 	} else {
 		b = b.s(`null`)
 	}
-	return b.s(`,"user":null,"metadata":{}}`)
+	return b.tier("service_tier", a.usage).s(`,"user":null,"metadata":{}}`)
+}
+
+// acts is how many items the provider bills beside tokens.
+func (u *usage) acts() int { return u.searches + u.files + u.images }
+
+// act is such an item.
+func (responses) act(b js, a *answer, i int) js {
+	kind, more := "web_search_call", `,"action":{"type":"search","query":"mock"}`
+	switch u := &a.usage; {
+	case i >= u.searches+u.files:
+		kind, more = "image_generation_call", `,"result":"iVBORw0KGgo="`
+	case i >= u.searches:
+		kind, more = "file_search_call", `,"queries":["mock"],"results":null`
+	}
+	return b.s(`{"type":"`).s(kind).s(`","id":"act_`).d(i).s(`","status":"completed"`).s(more).s(`}`)
 }
 
 func (responses) item(b js, a *answer, status string, txt []byte) js {
@@ -78,6 +94,10 @@ func (r responses) end(b js, a *answer, unit []byte, n int) js {
 	b = r.inPart(r.open(b, "response.output_text.done", 4+n), a).s(`,"text":"`).t(txt).s("\"}\n\n")
 	b = r.inPart(r.open(b, "response.content_part.done", 5+n), a).s(`,"part":{"type":"output_text","text":"`).t(txt).s(`","annotations":[]}}` + "\n\n")
 	b = r.item(r.open(b, "response.output_item.done", 6+n).s(`,"output_index":0,"item":`), a, "completed", txt).s("}\n\n")
+	for i := range a.usage.acts() {
+		b = r.act(r.open(b, "response.output_item.done", 7+n).s(`,"output_index":`).d(1+i).s(`,"item":`), a, i).s("}\n\n")
+		n++
+	}
 	return r.response(r.open(b, "response.completed", 7+n).s(`,"response":`), a, "completed", txt).s("}\n\n")
 }
 

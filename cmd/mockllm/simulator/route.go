@@ -14,10 +14,10 @@ var suffixes = [...]struct {
 	{"/responses", responses{}},
 	{"/messages", messages{}},
 	{"/messages/count_tokens", counting{messages{}}},
-	{"/embeddings", plain{json: embedding}},
+	{"/embeddings", plain{json: embedding, usage: true}},
 	{"/moderations", plain{json: moderation}},
-	{"/images/generations", plain{json: image}},
-	{"/audio/transcriptions", plain{json: transcript}},
+	{"/images/generations", plain{json: image, usage: true, pictures: true}},
+	{"/audio/transcriptions", plain{json: transcript, usage: true}},
 }
 
 // actions are the paths that end in MODEL:action.

@@ -12,6 +12,7 @@ import (
 // Options make a Server. The zero value is a healthy upstream with seed 0 that keeps no records.
 type Options struct {
 	Seed          uint64   // of every random decision
+	Exact         bool     // MaxInFlight leaves out whose client has gone unnoticed; costs a look at every connection at each new mark
 	TrackRequests bool     // keep RequestRecords and the last request; costs a copy of each header block
 	Config        Config   // behaviours at the start; Start reports what is wrong with them
 	Base          Behavior // what POST /config takes for fields left out of "default"; zero = Config.Default
@@ -23,6 +24,7 @@ const connectionsMax = 60_000
 // called from any goroutine.
 type Server struct {
 	seed  uint64
+	exact bool
 	track bool
 	base  Behavior
 	bad   error // of Options.Config, for Start
@@ -53,7 +55,7 @@ func New(o Options) *Server {
 	if o.Base == (Behavior{}) {
 		o.Base = o.Config.Default
 	}
-	s := &Server{seed: o.Seed, track: o.TrackRequests, base: o.Base, status: map[int]int64{}, began: time.Now().Unix()}
+	s := &Server{seed: o.Seed, exact: o.Exact, track: o.TrackRequests, base: o.Base, status: map[int]int64{}, began: time.Now().Unix()}
 	if s.bad = s.SetConfig(o.Config); s.bad != nil {
 		s.SetConfig(Config{})
 	}
@@ -124,8 +126,23 @@ func (s *Server) dismiss(c *conn) {
 	s.mu.Lock()
 	delete(s.open, c)
 	s.mu.Unlock()
-	s.conns.leave(completed)
+	s.conns.leave(completed, true)
 	c.wg.Done()
+}
+
+// discount takes those out of the calls in flight whose clients have closed their connections, without the goroutine of
+// that connection having come to see it.
+func (s *Server) discount(but *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if c == but || !c.counted.Load() || !departed(c.c) || !c.counted.CompareAndSwap(true, false) {
+			continue
+		}
+		for _, g := range c.t.gauges {
+			g.now.Add(-1)
+		}
+	}
 }
 
 // Close stops listening, cuts every connection and returns when all goroutines have ended. What was counted
@@ -179,6 +196,9 @@ func (s *Server) Config() Config { return s.rules.Load().Config }
 // Requests are the records by request id; empty without Options.TrackRequests. The last 100,000 ids (and
 // 64 MiB of headers) are kept.
 func (s *Server) Requests() map[string]RequestRecord { return s.diary.records() }
+
+// Calls are the records of the last 50,000 requests, in the order of their arrival; empty without Options.TrackRequests.
+func (s *Server) Calls() []Call { return s.diary.copies() }
 
 // Last is the request that arrived last; false if there was none, or without Options.TrackRequests.
 func (s *Server) Last() (LastRequest, bool) { return s.diary.lastRequest() }

@@ -21,12 +21,14 @@ func (c *conn) playStream() bool {
 		return c.endStream(faulted)
 	case faultNoContent:
 		c.event(t.d.start(c.tmp[:0], &t.a))
+		t.tells(toldStart)
 		if t.a.array {
 			c.event(c.tmp[:0].s("]"))
 		}
 		return c.endStream(faulted)
 	}
 	c.event(t.d.start(c.tmp[:0], &t.a))
+	t.tells(toldStart)
 	limit := t.b.Chunks
 	if t.fault != healthy {
 		limit = min(limit, t.b.FaultAfter)
@@ -46,6 +48,7 @@ func (c *conn) playStream() bool {
 		return c.endStream(faulted)
 	}
 	c.event(t.d.end(c.tmp[:0], &t.a, t.rules.text(t.b.ChunkBytes), t.sent))
+	t.tells(toldWhole)
 	return c.endStream(completed)
 }
 
@@ -62,6 +65,7 @@ func (c *conn) playChunks(limit int) bool {
 			return false
 		}
 		c.event(t.d.delta(c.tmp[:0], &t.a, txt, i))
+		t.tells(toldRunning)
 		if pending++; delay > 0 || pending >= flush {
 			if !c.write() {
 				return false

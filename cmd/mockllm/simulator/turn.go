@@ -12,6 +12,8 @@ type turn struct {
 	fault   fault
 	gauges  [4]*gauge
 	rec     *record // nil when not tracked
+	call    *Call   // nil when not tracked
+	told    string  // how much of the usage; "" is none
 	z       *squeezer
 	status  int // sent; 0 = none
 	sent    int // content chunks
@@ -29,6 +31,10 @@ func (c *conn) answer(d dialect, model string) bool {
 	t.stream, t.a.array = d.streams(c.path, c.body)
 	n := s.seq.Add(1)
 	t.gauges = c.gauges()
+	if s.exact && s.all.now.Load() >= s.all.max.Load() {
+		s.discount(c)
+	}
+	c.counted.Store(true) // first: who is in a gauge can be taken out of it
 	for _, g := range t.gauges {
 		g.enter()
 	}
@@ -42,6 +48,13 @@ func (c *conn) answer(d dialect, model string) bool {
 	t.a.usage = usageOf(t.b, len(c.body), t.stream)
 	t.a.askedUsage = t.b.AlwaysUsage || (t.stream && isTrue(c.body, `"include_usage"`))
 	t.a.retryAfter = t.b.RetryAfter
+	if err := t.a.usage.choose(c.body); err != nil {
+		c.decline(err)
+	}
+	t.a.usage.keep(d)
+	if s.track {
+		t.call = s.diary.begin(c, t)
+	}
 	t.z = newSqueezer(t.b.Compress)
 	// From here the body is not looked at again: pause may move the buffer.
 	keep := c.play()
@@ -49,6 +62,22 @@ func (c *conn) answer(d dialect, model string) bool {
 		c.settle(aborted)
 	}
 	return keep
+}
+
+// decline has a request answered with an error that says what is wrong with it.
+func (c *conn) decline(err error) {
+	b := *c.t.b
+	_, body := failure(400, err.Error())
+	b.ErrStatus, b.ErrBody, b.ErrContentType = 400, string(body), ""
+	c.t.b, c.t.fault = &b, faultStatus
+}
+
+// content is how many bytes of text were sent.
+func (t *turn) content() int {
+	if t.stream {
+		return t.sent * t.b.ChunkBytes
+	}
+	return t.sent * t.b.RespBytes
 }
 
 // gauges are those of all requests and of this one's key, model and path.
@@ -85,11 +114,15 @@ func (c *conn) settle(o outcome) {
 	if o == faulted || t.fault == faultStatus {
 		s.faults[t.fault].Add(1)
 	}
+	counted := c.counted.CompareAndSwap(true, false)
 	for _, g := range t.gauges {
-		g.leave(o)
+		g.leave(o, counted)
 	}
 	if t.rec != nil {
 		s.diary.leave(t.rec, o, t.status, t.sent)
+	}
+	if t.call != nil {
+		s.diary.close(t.call, t, o, t.content())
 	}
 }
 
@@ -106,6 +139,9 @@ func (c *conn) finish(o outcome) bool {
 		}
 		if c.t.rec != nil {
 			c.s.diary.amend(c.t.rec, c.t.status)
+		}
+		if c.t.call != nil {
+			c.s.diary.close(c.t.call, &c.t, aborted, c.t.content())
 		}
 	}
 	return false

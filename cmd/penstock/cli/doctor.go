@@ -57,6 +57,9 @@ func (p *Program) doctor(cmd *cobra.Command, _ []string) error {
 		} else {
 			all = append(all, finding{Check: "keys", OK: true, Detail: "the running gateway has opened all credentials"})
 		}
+		if f, ok := c.priceCheck(ctx); ok {
+			all = append(all, f)
+		}
 		all = append(all, finding{Check: "ports", OK: true, Detail: "in use by the running gateway at " + c.base})
 	} else {
 		var found []finding
@@ -97,6 +100,16 @@ func storeOf(kind, status, base string) finding {
 		f.Remedy = "see the gateway's log and " + base + "/health"
 	}
 	return f
+}
+
+// priceCheck tells of a catalogue without any price; ok is false for one that has some or can not be read.
+func (c *client) priceCheck(ctx context.Context) (_ finding, ok bool) {
+	prices, err := c.list(ctx, catalog.KindPrice)
+	if err != nil || len(prices) > 0 {
+		return finding{}, false
+	}
+	return finding{Check: "prices", OK: true, Detail: "there are none: usage is recorded as unpriced, at no cost",
+		Remedy: "penstock prices import --starter takes those that ship with this program"}, true
 }
 
 func (c *client) upstreams(ctx context.Context) ([]*catalog.Upstream, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
@@ -65,7 +66,7 @@ func tell(w io.Writer, story *admin.Story) error {
 		fmt.Fprintf(w, "  %9s  %-10s  %s\n", "+"+took(e.At.Sub(start).Microseconds()), name, plain(what))
 	}
 	if e := story.Request; e != nil && e.DurationMS != nil {
-		fmt.Fprintf(w, "  total: %s, %d in, %d out, %s USD", millis(e.DurationMS), e.Usage.InputTotal(), e.Usage.Output, e.Cost)
+		fmt.Fprintf(w, "  total: %s, %d in, %d out%s, %s USD", millis(e.DurationMS), e.Usage.InputTotal(), e.Usage.OutputTotal(), besides(e.Usage), e.Cost)
 		if e.Unpriced {
 			fmt.Fprint(w, " (unpriced)")
 		}
@@ -179,16 +180,14 @@ func sayFailed(f *request.Failed) string {
 		counted = "counted by the breaker"
 	}
 	return strings.Join(filled(fmt.Sprintf("attempt %d: %s after %s", f.N, f.Class, took(f.TookUS)), status,
-		labelled("next:", f.Next), counted, spent(f.Usage, f.Cost.String(), f.PriceVersion), f.Evidence), ", ")
+		labelled("next:", f.Next), counted, spent(f.Usage, f.Cost, f.UpstreamCost)+prefixed(" by price ", version(f.PriceVersion, f.PriceOrigin)),
+		odd(f.ServiceTier, f.Inherited, f.Clamped), unpriced(f.Unpriced, f.UnpricedReason), f.Evidence), ", ")
 }
 
 func saySettled(f *request.Settled) string {
-	gone, unpriced := "", ""
+	gone := ""
 	if f.ClientGone {
 		gone = "the client had gone" + prefixed(", policy ", f.OnDisconnect)
-	}
-	if f.Unpriced {
-		unpriced = "unpriced" + prefixed(": ", f.UnpricedReason)
 	}
 	ttft := ""
 	if f.TTFTUS > 0 {
@@ -196,19 +195,76 @@ func saySettled(f *request.Settled) string {
 	}
 	return strings.Join(filled(fmt.Sprintf("%s with %d after %s", f.Outcome, f.Status, took(f.DurationUS)),
 		strings.Join(filled(f.Code, f.Reason, labelled("at", f.Stage)), " "), f.Class, ttft,
-		spent(f.Usage, f.Cost.String(), f.PriceVersion)+prefixed(", usage ", string(f.UsageSource)), unpriced, gone), ", ")
+		spent(f.Usage, f.Cost, f.UpstreamCost)+prefixed(" by price ", version(f.PriceVersion, f.PriceOrigin)),
+		odd(f.ServiceTier, f.Inherited, f.Clamped), prefixed("usage ", string(f.UsageSource)), unpriced(f.Unpriced, f.UnpricedReason), gone), ", ")
 }
 
-// spent is what an attempt used and cost; "" for nothing.
-func spent(u pricing.Usage, cost, price string) string {
-	if u.IsZero() && cost == "0" {
+// spent is what an attempt used and cost; "" for nothing. What the upstream is owed is told when the caller pays another sum.
+func spent(u pricing.Usage, cost, owed money.Amount) string {
+	if u.IsZero() && cost == 0 && owed == 0 {
 		return ""
 	}
-	return tokens(u) + ", " + cost + " USD" + prefixed(" by price ", price)
+	said := tokens(u) + ", " + cost.String() + " USD"
+	if owed != cost && owed != 0 {
+		said += " (" + owed.String() + " owed to the upstream)"
+	}
+	return said
+}
+
+// version is a price and who set it.
+func version(price string, origin pricing.Origin) string {
+	if price == "" || origin == "" {
+		return price
+	}
+	return price + " (" + string(origin) + ")"
+}
+
+// odd is what else there is to say about how an attempt was priced.
+func odd(tier string, inherited, clamped bool) string {
+	none, more := "", ""
+	if inherited {
+		none = "which has no price of its own"
+	}
+	if clamped {
+		more = "the upstream reported more than can be"
+	}
+	return strings.Join(filled(labelled("service tier", tier), none, more), ", ")
+}
+
+func unpriced(is bool, reason string) string {
+	if !is {
+		return ""
+	}
+	return "unpriced" + prefixed(": ", reason)
 }
 
 func tokens(u pricing.Usage) string {
-	return fmt.Sprintf("%d in (%d cached), %d out", u.InputTotal(), u.CachedInput, u.Output)
+	return fmt.Sprintf("%d in (%d cached), %d out", u.InputTotal(), u.CachedInput, u.OutputTotal()) + besides(u)
+}
+
+// besides are the classes of a usage that few requests have.
+func besides(u pricing.Usage) (said string) {
+	for _, c := range classes(&u) {
+		if c.n > 0 {
+			said += fmt.Sprintf(", %d %s", c.n, c.name)
+		}
+	}
+	return said
+}
+
+// class is a count of a usage beside the totals of its tokens.
+type class struct {
+	name string
+	n    int64
+}
+
+// classes are those that few requests have.
+func classes(u *pricing.Usage) []class {
+	return []class{
+		{"cache write 5m", u.CacheWrite5m}, {"cache write 1h", u.CacheWrite1h}, {"reasoning", u.Reasoning},
+		{"audio in", u.AudioInput}, {"audio out", u.AudioOutput}, {"image in", u.ImageInput}, {"image out", u.ImageOutput},
+		{"images", u.Images}, {"web searches", u.WebSearches}, {"file searches", u.FileSearches},
+	}
 }
 
 func prefixed(prefix, value string) string {

@@ -327,7 +327,7 @@ func (p *place) tell(t *testing.T) {
 		{700 * time.Millisecond, []events.Fact{&request.Failed{N: 1, Class: "http_5xx", UpstreamStatus: 503, Next: "next_upstream", Counted: true, Evidence: "over\x1b[31mloaded", TookUS: 300_000}}},
 		{700 * time.Millisecond, []events.Fact{&request.Dispatched{N: 2, Upstream: "b", Account: "b-1"}}},
 		{1500 * time.Millisecond, []events.Fact{&request.Settled{Outcome: request.Completed, Status: 200, Attempts: 2, Usage: pricing.Usage{Input: 10, Output: 5},
-			UsageSource: pricing.Reported, PriceVersion: "gpt-5@12", Cost: money.USD / 100, DurationUS: 1_500_000, TTFTUS: 600_000}}},
+			UsageSource: pricing.Reported, PriceVersion: "gpt-5@12", PriceOrigin: pricing.Manual, UpstreamCost: money.USD / 200, Cost: money.USD / 100, ServiceTier: "flex", Inherited: true, DurationUS: 1_500_000, TTFTUS: 600_000}}},
 	} {
 		row := events.Row{Stream: "request/r1", Request: "r1", At: at.Add(step.after), Node: "n", Facts: step.facts}
 		position := events.Position(10)

@@ -3,11 +3,14 @@ package cli
 import (
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/domain/catalog"
 )
@@ -26,18 +29,19 @@ func (p *Program) keyCommand() *cobra.Command {
 	create.Flags().String("priority", "", "how urgently its requests wait: high, normal or low (default normal)")
 	create.Flags().Int("weight", 0, "its share in fair queues, 1 to 1000 (default 1)")
 	create.Flags().Duration("expires", 0, "valid for so long, such as 720h (default for ever)")
-	for _, later := range keyFlagsLater {
-		create.Flags().String(later.flag, "", later.field+" ("+notYet+")")
-	}
+	create.Flags().Int64("rpm", 0, "requests in any 60 seconds (default unlimited)")
+	create.Flags().Int64("tpm", 0, "tokens in any 60 seconds (default unlimited)")
+	create.Flags().StringSlice("spending", nil, "USD per period, such as daily=5, monthly=100 or 24h=5 (rolling), with commas between")
+	create.Flags().String("budget", "", "USD over all time")
+	create.Flags().String("budget-mode", "", "strict sets the worst case of each request aside, postpaid counts what was spent (default postpaid)")
+	create.Flags().StringSlice("ips", nil, "only from these addresses and ranges, with commas between")
+	create.Flags().Int("max-ips", 0, "addresses from which it may be used (default unlimited)")
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke an API key; its next request is refused", Args: exactly("ID"), RunE: p.revokeKey}
 	addServer(revoke)
-	return group("key", "Make and revoke API keys", create, revoke)
-}
-
-// keyFlagsLater are known by the field that they will set.
-var keyFlagsLater = []struct{ flag, field string }{
-	{"rpm", "limits.rpm"}, {"tpm", "limits.tpm"}, {"spending", "limits.spending"}, {"budget", "limits.budget"},
-	{"ips", "ips"}, {"max-ips", "max_ips"},
+	status := &cobra.Command{Use: "status ID", Short: "Show what an API key has used of its limits, and when they open again", Args: exactly("ID"), RunE: p.keyStatus}
+	addServer(status)
+	jsonFlag(status)
+	return group("key", "Make, show and revoke API keys", create, status, revoke)
 }
 
 func (p *Program) createKey(cmd *cobra.Command, _ []string) error {
@@ -63,11 +67,6 @@ func (p *Program) createKey(cmd *cobra.Command, _ []string) error {
 
 // keyDocument is what the flags ask for. A key without a list of upstreams may use all (of its group).
 func (p *Program) keyDocument(cmd *cobra.Command) (map[string]any, error) {
-	for _, later := range keyFlagsLater {
-		if cmd.Flags().Changed(later.flag) {
-			return nil, usagef("%s: %s", later.field, notYet)
-		}
-	}
 	id := flag(cmd, "id")
 	if id == "" {
 		return nil, usagef("key create takes --id ID")
@@ -99,7 +98,108 @@ func (p *Program) keyDocument(cmd *cobra.Command) (map[string]any, error) {
 		}
 		document["expires_at"] = p.Now().Add(valid).UTC().Truncate(time.Second).Format(time.RFC3339)
 	}
-	return document, nil
+	return document, keyLimits(cmd, document)
+}
+
+// keyLimits adds what the flags say of limits and addresses; the gateway checks the values.
+func keyLimits(cmd *cobra.Command, document map[string]any) error {
+	limits := map[string]any{}
+	for _, name := range []string{"rpm", "tpm"} {
+		if cmd.Flags().Changed(name) {
+			limits[name], _ = cmd.Flags().GetInt64(name)
+		}
+	}
+	if spending, _ := cmd.Flags().GetStringSlice("spending"); len(spending) > 0 {
+		var rules []map[string]any
+		for _, text := range spending {
+			rule, err := spendingRule(text)
+			if err != nil {
+				return err
+			}
+			rules = append(rules, rule)
+		}
+		limits["spending"] = rules
+	}
+	if budget := flag(cmd, "budget"); budget != "" {
+		limits["budget"] = budget
+	}
+	if len(limits) > 0 {
+		document["limits"] = limits
+	}
+	if mode := flag(cmd, "budget-mode"); mode != "" {
+		document["budget"] = mode
+	}
+	if ips, _ := cmd.Flags().GetStringSlice("ips"); len(ips) > 0 {
+		document["ips"] = map[string]any{"allow": ips}
+	}
+	if cmd.Flags().Changed("max-ips") {
+		document["max_ips"], _ = cmd.Flags().GetInt("max-ips")
+	}
+	return nil
+}
+
+// spendingRule reads daily=5, monthly=100, or 24h=5.
+func spendingRule(text string) (map[string]any, error) {
+	period, limit, ok := strings.Cut(text, "=")
+	if !ok || limit == "" {
+		return nil, usagef("--spending: %q is none of daily=USD, monthly=USD, 24h=USD", text)
+	}
+	if period == "daily" || period == "monthly" {
+		return map[string]any{"period": period, "limit": limit}, nil
+	}
+	hours, err := strconv.Atoi(strings.TrimSuffix(period, "h"))
+	if err != nil || !strings.HasSuffix(period, "h") {
+		return nil, usagef("--spending: %q is none of daily=USD, monthly=USD, 24h=USD", text)
+	}
+	return map[string]any{"period": "rolling", "hours": hours, "limit": limit}, nil
+}
+
+func (p *Program) keyStatus(cmd *cobra.Command, args []string) error {
+	c, err := p.server(cmd)
+	if err != nil {
+		return err
+	}
+	var st actors.KeyStatus
+	err = c.do(cmd.Context(), http.MethodGet, resourcePath(catalog.KindKey, args[0])+"/status", nil, &st)
+	var refused *problem
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		return errors.Newf("there is no key %s", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	if on(cmd, "json") {
+		return jsonLines(p.Stdout, []actors.KeyStatus{st})
+	}
+	fmt.Fprintf(p.Stdout, "key %s, %d running\n", st.ID, st.Running)
+	p.printLimits("key", st.RPM, st.TPM, st.Spending)
+	if st.User != nil {
+		p.printLimits("user", st.User.RPM, st.User.TPM, st.User.Spending)
+	}
+	for _, a := range st.Addresses {
+		fmt.Fprintf(p.Stdout, "address %s, last used %s\n", a.Address, a.UsedAt.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (p *Program) printLimits(whose string, rpm, tpm *actors.WindowStatus, spending []actors.SpentStatus) {
+	opens := func(at time.Time) string {
+		if at.IsZero() {
+			return ""
+		}
+		return ", opens at " + at.Format("2006-01-02T15:04:05.000Z07:00")
+	}
+	for _, w := range [...]struct {
+		name string
+		*actors.WindowStatus
+	}{{"rpm", rpm}, {"tpm", tpm}} {
+		if w.WindowStatus != nil {
+			fmt.Fprintf(p.Stdout, "%s %s: %d of %d%s\n", whose, w.name, w.Used, w.Limit, opens(w.Reopens))
+		}
+	}
+	for _, s := range spending {
+		fmt.Fprintf(p.Stdout, "%s %s, %s: %s of %s USD spent, %s set aside%s\n", whose, strings.ToLower(s.Period), s.Mode, s.Spent, s.Limit, s.Reserved, opens(s.Recovers))
+	}
 }
 
 func (p *Program) revokeKey(cmd *cobra.Command, args []string) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
@@ -74,7 +75,7 @@ func logCells(e *requestlog.Entry) []string {
 	}
 	return []string{clock(e.At), e.RequestID, e.Key, cmp.Or(e.ResolvedModel, e.Model), e.Upstream, status, outcome,
 		strconv.Itoa(len(e.Attempts)), millis(e.TTFTMS), millis(e.DurationMS),
-		strconv.FormatInt(e.Usage.InputTotal(), 10), strconv.FormatInt(e.Usage.Output, 10), cost}
+		strconv.FormatInt(e.Usage.InputTotal(), 10), strconv.FormatInt(e.Usage.OutputTotal(), 10), cost}
 }
 
 func (p *Program) eventsCommand() *cobra.Command {
@@ -200,16 +201,27 @@ func (p *Program) billTable(lines []billing.Line, by []string) error {
 	for _, dimension := range by {
 		heads = append(heads, strings.ToUpper(dimension))
 	}
-	t := newTable(p.Stdout, append(heads, "REQUESTS", "ATTEMPTS", "IN", "CACHED", "OUT", "USD", "UPSTREAM USD", "UNPRICED")...)
+	var total pricing.Usage
 	for i := range lines {
-		t.row(billCells(&lines[i], by)...)
+		total = total.Plus(lines[i].Usage)
+	}
+	heads = append(heads, "REQUESTS", "ATTEMPTS", "IN", "CACHED", "OUT")
+	var shown []int // of the classes that few bills have
+	for i, c := range classes(&total) {
+		if c.n > 0 {
+			heads, shown = append(heads, strings.ToUpper(c.name)), append(shown, i)
+		}
+	}
+	t := newTable(p.Stdout, append(heads, "USD", "UPSTREAM USD", "UNPRICED")...)
+	for i := range lines {
+		t.row(billCells(&lines[i], by, shown)...)
 	}
 	return t.end()
 }
 
-func billCells(l *billing.Line, by []string) []string {
+func billCells(l *billing.Line, by []string, shown []int) []string {
 	fields := map[string]*string{"day": l.Day, "key": l.Key, "user": l.User, "group": l.Group, "model": l.Model,
-		"upstream": l.Upstream, "account": l.Account, "price_version": l.PriceVersion}
+		"upstream": l.Upstream, "account": l.Account, "price_version": l.PriceVersion, "price_origin": l.PriceOrigin}
 	var cells []string
 	for _, dimension := range by {
 		cell := ""
@@ -218,7 +230,11 @@ func billCells(l *billing.Line, by []string) []string {
 		}
 		cells = append(cells, cell)
 	}
-	return append(cells, strconv.FormatInt(l.Requests, 10), strconv.FormatInt(l.Attempts, 10),
-		strconv.FormatInt(l.Usage.InputTotal(), 10), strconv.FormatInt(l.Usage.CachedInput, 10),
-		strconv.FormatInt(l.Usage.Output, 10), l.Cost.String(), l.UpstreamCost.String(), strconv.FormatInt(l.UnpricedRequests, 10))
+	cells = append(cells, strconv.FormatInt(l.Requests, 10), strconv.FormatInt(l.Attempts, 10),
+		strconv.FormatInt(l.Usage.InputTotal(), 10), strconv.FormatInt(l.Usage.CachedInput, 10), strconv.FormatInt(l.Usage.OutputTotal(), 10))
+	all := classes(&l.Usage)
+	for _, i := range shown {
+		cells = append(cells, strconv.FormatInt(all[i].n, 10))
+	}
+	return append(cells, l.Cost.String(), l.UpstreamCost.String(), strconv.FormatInt(l.UnpricedRequests, 10))
 }

@@ -1,0 +1,139 @@
+package actors
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/penstock/penstock/domain/access"
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/limit"
+	"github.com/penstock/penstock/domain/money"
+)
+
+// entrance is what the limits of a caller look at.
+type entrance struct {
+	at      time.Time // of arrival
+	tokens  int64     // estimate of the input
+	address netip.Addr
+}
+
+// limitFault is the code of a limit that could not be asked.
+const limitFault limit.Code = "LOCAL_FAULT"
+
+func limited(no limit.Refusal) Refusal {
+	return Refusal{Reason: Limited, Until: no.Reopens, Limit: &no}
+}
+
+// comesIn looks at the addresses of the key and at all limits, and charges the request to them. Else it has answered.
+func (d *callerDesk) comesIn(m *admit, now time.Time) bool {
+	b := d.bound[m.key]
+	if b != nil {
+		tell, ok := b.Use(m.entry.address, now)
+		if !ok {
+			m.replies <- admitted{refusal: Refusal{Reason: TooManyIPs, Until: b.Opens()}}
+			return false
+		}
+		if tell {
+			d.sys.record("access/"+m.key, "", &access.Bound{Key: m.key, Address: access.Site(m.entry.address)}, now)
+		}
+	}
+	no := d.limits.Admit(limit.Request{ID: m.want.ID.Request, Key: m.key, At: m.entry.at, Tokens: m.entry.tokens})
+	switch {
+	case no.OK():
+		return true
+	case no.Reason == limit.ReasonUnknown:
+		m.refuse(UnknownCaller)
+	default:
+		m.replies <- admitted{refusal: limited(no)}
+	}
+	return false
+}
+
+// turnBack refuses one that was charged already.
+func (d *callerDesk) turnBack(m *admit, r Reason) {
+	d.limits.Refund(m.want.ID.Request)
+	m.refuse(r)
+}
+
+// settle ends what the limits know of a request: at what it has cost, or as if it had never been.
+func (d *callerDesk) settle(m *leaveCaller) {
+	if !m.paid {
+		d.limits.Refund(m.id.Request)
+		return
+	}
+	if _, over, _ := d.limits.Settle(m.id.Request, m.bill); over > 0 {
+		d.sys.log.Warn("a request has cost more than was set aside for it", "request_id", m.id.Request, "key", m.key, "over", over.String())
+	}
+}
+
+// bind keeps the addresses of the keys that bound them.
+func (d *callerDesk) bind(keys []catalog.Key) {
+	was := d.bound
+	d.bound = map[string]*access.Bindings{}
+	for i := range keys {
+		most, window := keys[i].AddressLimit()
+		if most == 0 {
+			continue
+		}
+		b := was[keys[i].ID]
+		if b == nil {
+			b = access.NewBindings(most, window)
+		}
+		b.Reconfigure(most, window)
+		d.bound[keys[i].ID] = b
+	}
+}
+
+// reserveCaller sets the worst case of all attempts of a request aside.
+type reserveCaller struct {
+	quiet
+	id    string
+	worst money.Amount
+	reply chan limit.Refusal
+}
+
+func (m *reserveCaller) refuse(r Reason) {
+	tell(m.reply, limit.Refusal{Code: limitFault, Reason: string(r)})
+}
+
+// reserve sets the worst case of a request aside at its caller; again with the new total of all its attempts.
+func (s *System) reserve(p Pass, worst money.Amount) limit.Refusal {
+	m := &reserveCaller{id: p.ID.Request, worst: worst, reply: make(chan limit.Refusal, 1)}
+	s.send(p.pid, m)
+	return answered(m.reply, p.gone, limit.Refusal{Code: limitFault, Reason: string(Stopped)})
+}
+
+// answered receives an answer, or gives none when the actor is gone.
+func answered[T any](reply chan T, gone chan struct{}, none T) T {
+	select {
+	case v := <-reply:
+		return v
+	case <-gone:
+		select {
+		case v := <-reply:
+			return v
+		default:
+			return none
+		}
+	}
+}
+
+// restoreCaller does in the actor what a restart has to.
+type restoreCaller struct {
+	quiet
+	do   func(*callerDesk)
+	done chan error
+}
+
+func (m *restoreCaller) refuse(r Reason) { tell(m.done, reasonError(r)) }
+
+func (d *callerDesk) restore(m *restoreCaller) {
+	m.do(d)
+	m.done <- nil
+}
+
+func (s *System) restoreCaller(r *callerRef, do func(*callerDesk)) error {
+	m := &restoreCaller{do: do, done: make(chan error, 1)}
+	s.send(r.pid, m)
+	return await(m.done, r.gone)
+}

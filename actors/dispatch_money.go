@@ -1,0 +1,276 @@
+package actors
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
+	"github.com/penstock/penstock/domain/limit"
+	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/pricing"
+	"github.com/penstock/penstock/domain/request"
+)
+
+// purse is what a request has cost so far, by the facts that are stored or will be, and where.
+type purse struct {
+	cost   money.Amount // of the caller
+	tokens int64
+	spent  []share          // at the upstreams' prices, one for each attempt; only while there are shared budgets
+	funded []string         // upstream budgets at which money is set aside
+	short  *failure.Refusal // of an upstream whose budget had none left
+}
+
+// count adds what a failed attempt has cost; times -1 takes it back, since it is told otherwise.
+func (p *purse) count(f *request.Failed, times int64) {
+	p.cost += f.Cost * money.Amount(times)
+	p.tokens += f.Usage.Total() * times
+	p.atUpstream(f.N, f.UpstreamCost*money.Amount(times))
+}
+
+func (p *purse) atUpstream(attempt int, cost money.Amount) {
+	if attempt > 0 && attempt <= len(p.spent) {
+		p.spent[attempt-1].amount += cost
+	}
+}
+
+// discard drops facts that will not be stored: what they tell of is told by the settlement.
+func (l *life) discard() {
+	l.untell(l.facts)
+	l.facts = l.facts[:0]
+}
+
+func (l *life) untell(facts []any) {
+	for _, f := range facts {
+		if x, ok := f.(*request.Failed); ok {
+			l.purse.count(x, -1)
+		}
+	}
+}
+
+// charged is the estimate that the windows of tokens take on arrival. Counting tokens uses none.
+func (l *life) charged() int64 {
+	if l.c.Endpoint.Kind == dialect.CountTokens {
+		return 0
+	}
+	return l.inputEstimate()
+}
+
+// bills notes what the whole request has cost; the limits learn it when the pass is given back.
+func (l *life) bills(s *request.Settled) {
+	p := &l.purse
+	p.atUpstream(l.attempts, s.UpstreamCost)
+	l.pass.paid = l.sent
+	l.pass.bill = limit.Settlement{At: l.tookAt, Cost: p.cost + s.Cost, Tokens: p.tokens + s.Usage.Total()}
+	if l.pass.bill.Tokens == 0 && !known(s) {
+		l.pass.bill.Tokens = -1
+	}
+}
+
+// settleShared ends the request at the budgets that callers share.
+func (l *life) settleShared() {
+	if l.d.System.budgets.Load() == nil {
+		return
+	}
+	of := []share{{platformBudget, l.pass.bill.Cost}}
+	if g := l.c.Ask.Group; g != "" {
+		of = append(of, share{groupBudget(g), l.pass.bill.Cost})
+	}
+	upstreams := len(of)
+	add := func(budget string, a money.Amount) {
+		for i := upstreams; i < len(of); i++ {
+			if of[i].budget == budget {
+				of[i].amount += a
+				return
+			}
+		}
+		of = append(of, share{budget, a})
+	}
+	for _, s := range l.purse.spent {
+		add(s.budget, s.amount)
+	}
+	for _, budget := range l.purse.funded {
+		add(budget, 0)
+	}
+	l.d.System.settleShares(l.c.ID, of, l.pass.bill.At, l.pass.paid)
+}
+
+// limitRefusal is what the client is told of a limit.
+func (l *life) limitRefusal(no limit.Refusal) *failure.Refusal {
+	r := failure.New(string(no.Code), no.Reason).WithUntil(no.Reopens, l.now())
+	return &r
+}
+
+// reopens is the moment at which a limit of the caller opens, which is exact; of other refusals nothing is promised.
+func reopens(r failure.Refusal) time.Time {
+	if r.Stage == failure.StageAuthFilter {
+		return r.Until
+	}
+	return time.Time{}
+}
+
+func moneyed(l *catalog.Limits) bool { return l != nil && (l.Budget != "" || len(l.Spending) > 0) }
+
+const strict = "strict"
+
+// reserve sets the worst case of the request aside at everything that pays for it, in the order of B32: the caller's own, then
+// its group's and the platform's; again before each further attempt, and after a wait, since others may have spent meanwhile
+// (B11, B47). Where no limit is strict it only looks whether anything is left.
+func (l *life) reserve() *failure.Refusal {
+	var user *catalog.User
+	if l.key.User != "" {
+		user = l.snap.User(l.key.User)
+	}
+	own := moneyed(l.key.Limits) || user != nil && moneyed(user.Limits)
+	var room [2]share
+	shared := room[:0]
+	mustBound := moneyed(l.key.Limits) && l.key.Budget == strict
+	if g := l.snap.Group(l.key.Group); g != nil && moneyed(g.Limits) {
+		shared = append(shared, share{budget: groupBudget(g.ID)})
+		mustBound = mustBound || g.Budget == strict
+	}
+	if g := &l.snap.Settings.Guards; g.PlatformDaily > 0 || g.PlatformMonthly > 0 {
+		shared = append(shared, share{budget: platformBudget})
+		mustBound = mustBound || g.PlatformStrict
+	}
+	if !own && len(shared) == 0 {
+		return nil
+	}
+	var worst money.Amount
+	if mustBound {
+		var offers []catalog.Offer
+		for i := range l.tries {
+			if t := &l.tries[i]; !t.dead {
+				offers = append(offers, l.offer(t))
+			}
+		}
+		if worst = l.worst(offers).Caller; worst >= 0 {
+			worst += l.purse.cost
+		}
+	}
+	if own {
+		if no := l.d.System.reserve(l.pass, worst); !no.OK() {
+			return l.limitRefusal(no)
+		}
+	}
+	for i := range shared {
+		shared[i].amount = worst
+	}
+	if len(shared) > 0 {
+		if no := l.d.System.reserveShares(l.c.ID, append([]share(nil), shared...)); !no.OK() {
+			return l.limitRefusal(no)
+		}
+	}
+	return nil
+}
+
+// fund sets money aside at the upstream that has been leased, at its own prices. False: its budget has none left, the lease is
+// given back, and the request does not ask it again.
+func (l *life) fund() bool {
+	if !moneyed(l.up.Limits) {
+		return true
+	}
+	of := share{budget: upstreamBudget(l.up.ID)}
+	for i := range l.tries {
+		if t := &l.tries[i]; t.Upstream.ID == l.up.ID && l.up.Budget == strict {
+			of.amount = l.worst([]catalog.Offer{l.offer(t)}).Upstream
+		}
+	}
+	if of.amount >= 0 {
+		for _, s := range l.purse.spent {
+			if s.budget == of.budget {
+				of.amount += s.amount
+			}
+		}
+	}
+	no := l.d.System.reserveShares(l.c.ID, []share{of})
+	if no.OK() {
+		l.purse.funded = append(l.purse.funded, of.budget)
+		return true
+	}
+	l.purse.short = l.limitRefusal(no)
+	for i := range l.tries {
+		if t := &l.tries[i]; t.Upstream.ID == l.up.ID {
+			t.dead, t.reason, t.until = true, NoBudget, no.Reopens
+		}
+	}
+	l.release()
+	return false
+}
+
+func (l *life) offer(t *trial) catalog.Offer {
+	o := catalog.Offer{Upstream: l.snap.Upstream(t.Upstream.ID), Model: t.ResolvedModel, UpstreamModel: t.UpstreamModel}
+	if o.Model == "" {
+		o.Model = l.c.Ask.Model
+	}
+	return o
+}
+
+// worst is the most that one attempt can cost, limit.Unbounded where nobody knows.
+func (l *life) worst(offers []catalog.Offer) pricing.Bound {
+	if l.c.Endpoint.Kind == dialect.CountTokens {
+		return pricing.Bound{}
+	}
+	b, err := l.snap.Worst(l.key, bounds(l.c), l.c.At, nil, offers...)
+	if err != nil {
+		return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
+	}
+	return b
+}
+
+// beyond are parts of a request whose tokens its own bytes do not bound: pictures, files, sounds, what is only referred to, and
+// tools that the provider runs.
+var beyond = quoted("image", "image_url", "input_image", "document", "file", "file_id", "file_data", "fileData", "file_url", "input_file",
+	"inlineData", "inline_data", "input_audio", "previous_response_id", "conversation", "cachedContent", "cached_content", "item_reference",
+	"prompt", "mcp", "mcp_servers", "container", "code_interpreter", "code_execution", "codeExecution")
+
+// searching are tools that may search, and drawing those that may draw, as often as the model likes.
+var (
+	searching = begun("web_search", "file_search", "googleSearch", "google_search", "url_context", "urlContext", "web_fetch")
+	drawing   = begun("image_generation", "IMAGE")
+)
+
+func quoted(names ...string) [][]byte {
+	list := begun(names...)
+	for i := range list {
+		list[i] = append(list[i], '"')
+	}
+	return list
+}
+
+func begun(names ...string) [][]byte {
+	list := make([][]byte, len(names))
+	for i, n := range names {
+		list[i] = []byte(`"` + n)
+	}
+	return list
+}
+
+func hasAny(body []byte, words [][]byte) bool {
+	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(body, w) })
+}
+
+var choices = regexp.MustCompile(`"(?:n|candidateCount|candidate_count)"\s*:\s*([0-9]{1,6})`)
+
+// bounds is the most that a request can consume. A token has at least one byte.
+func bounds(c *Call) pricing.Ask {
+	a := pricing.Ask{Input: int64(len(c.Body)), MaxOutput: c.Scan.MaxOutput}
+	if hasAny(c.Body, beyond) {
+		a.Input = pricing.Unknown
+	}
+	if hasAny(c.Body, searching) {
+		a.Input, a.WebSearches, a.FileSearches = pricing.Unknown, pricing.Unknown, pricing.Unknown
+	}
+	if hasAny(c.Body, drawing) {
+		a.Images = pricing.Unknown
+	}
+	for _, m := range choices.FindAllSubmatch(c.Body, -1) {
+		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
+		a.Choices = max(a.Choices, n)
+	}
+	return a
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package sim
+
+// racing says that the race detector is on.
+const racing = true
