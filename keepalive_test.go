@@ -19,7 +19,6 @@ type waitRig struct {
 	up   *simulator.Server
 	key  string
 	free func()
-	held string // id of the request that holds the slot
 }
 
 const (

@@ -24,7 +24,6 @@ type process struct {
 	affinity *actors.Affinity
 	live     atomic.Int64 // requests
 	wg       sync.WaitGroup
-	logs     faultLog
 }
 
 // faultLog makes errors that the product logs faults of the seed.

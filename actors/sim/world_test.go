@@ -294,15 +294,6 @@ func (w *world) reconfigure() {
 		u := *w.ups[i]
 		u.Slots = w.slots()
 		w.put(i, &u)
-	default: // many at once, as by a file
-		var all []catalog.Resource
-		for i := range w.ups {
-			u := *w.ups[i]
-			u.Slots = w.slots()
-			w.ups[i], all = &u, append(all, &u)
-			w.trace("configured: upstream %s, %s slots", u.ID, some(u.Slots))
-		}
-		w.apply(all...)
 	case 2:
 		i := d.IntN(len(w.accs))
 		a := *w.accs[i]
@@ -322,6 +313,15 @@ func (w *world) reconfigure() {
 		w.keys[i] = &k
 		w.trace("configured: key %s, %s slots, revoked %v", k.ID, some(k.Slots), k.Revoked)
 		w.apply(&k)
+	default: // many at once, as by a file
+		var all []catalog.Resource
+		for i := range w.ups {
+			u := *w.ups[i]
+			u.Slots = w.slots()
+			w.ups[i], all = &u, append(all, &u)
+			w.trace("configured: upstream %s, %s slots", u.ID, some(u.Slots))
+		}
+		w.apply(all...)
 	}
 }
 
