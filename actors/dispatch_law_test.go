@@ -187,7 +187,7 @@ func lawful(rows []*events.Committed) string {
 // costOf is 1 USD per million input tokens and 2 per million of output, in 1e-10 USD.
 func costOf(u pricing.Usage) money.Amount { return money.Amount(u.Input*10_000 + u.Output*20_000) }
 
-// nothingHeld waits until everything is given back: leases, waiters, probes, passes, rooms, answers.
+// B67, B68: nothingHeld waits until everything is given back: leases, waiters, probes, passes, rooms, answers.
 func (r *rig) nothingHeld() {
 	r.t.Helper()
 	for _, u := range r.snap.Load().Upstreams() {

@@ -116,6 +116,7 @@ func TestLimitedAccountIsBlockedAndTheNextOneUsed(t *testing.T) {
 }
 
 // An account that lacks what this caller asks for is good for others: it is not blocked, and not asked again.
+// D6, D12: what failed in a request is left out of its further leases.
 func TestAnAccountIsAskedOnce(t *testing.T) {
 	r := newRig(t, append(pair(), account("a2", "a"))...)
 	const lacks = `{"error":{"message":"your project does not have access to model m"}}`

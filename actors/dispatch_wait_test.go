@@ -188,7 +188,7 @@ func TestWaitingForACallersSlot(t *testing.T) {
 	}
 }
 
-// A client that has gone before its request was admitted, or between grant and dispatch, sends nothing.
+// A47, A64: a client that has gone before its request was admitted, or between grant and dispatch, sends nothing.
 func TestClientGoneBeforeDispatch(t *testing.T) {
 	r := newRig(t, pair()...)
 	early := r.chat()

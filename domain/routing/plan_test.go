@@ -114,6 +114,7 @@ func show(p *Plan) string {
 	return strings.Join(out, " ")
 }
 
+// A37, A40, B16, B49, C66: who falls out by which filter, in their order; no figure but a breaker or a block takes anybody out.
 func TestWhoIsACandidateAndWhyNot(t *testing.T) {
 	open := Figures{Breaker: Open, Until: now.Add(time.Minute)}
 	due := Figures{Breaker: Open, Until: now}
@@ -157,6 +158,7 @@ func TestWhoIsACandidateAndWhyNot(t *testing.T) {
 	}
 }
 
+// A37-A39, B15: only what the key was granted, down to single accounts.
 func TestGrantsLimitUpstreamsAndAccounts_A38_D23(t *testing.T) {
 	snap := snapshot(t, up("a", nil, 2), up("b", nil, 2),
 		[]catalog.Resource{&catalog.Group{ID: "g", Accounts: []string{"b-2"}}, &catalog.Group{ID: "e"}},

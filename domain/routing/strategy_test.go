@@ -122,7 +122,7 @@ func TestAmongTheBestScoresABetterOneComesFirstMoreOften_B50(t *testing.T) {
 	}
 }
 
-// C54: failures take from a weight as slowness does, and leave a tenth.
+// B51, C54, C66: failures take from a weight as slowness does, and leave a tenth.
 func TestFailuresTakeFromAWeight_C54(t *testing.T) {
 	snap := snapshot(t, up("a", nil, 1), up("b", nil, 1))
 	for failures, share := range map[float64]float64{0: .5, 0.5: 1. / 3, 1: .1 / 1.1} {
