@@ -122,7 +122,7 @@ func (h *hook) run(ctx context.Context) {
 	}
 }
 
-// subscribe tries until it succeeds: the store may be down.
+// subscribe tries until it succeeds: the store may be down, and then the notices that go out meanwhile are about that.
 func (h *hook) subscribe(ctx context.Context, sub message.Subscriber) (<-chan *message.Message, bool) {
 	for wait := h.m.o.RetryMin; ; wait = min(2*wait, h.m.o.RetryMax) {
 		// It ends with Close, not with the context: what is delivered in the last moment is still acknowledged.
@@ -133,8 +133,26 @@ func (h *hook) subscribe(ctx context.Context, sub message.Subscriber) (<-chan *m
 		if ctx.Err() == nil {
 			h.m.o.Logger.Warn("webhook can not read the feed yet", "webhook", h.spec.ID, "error", err)
 		}
-		if !pause(ctx, wait) {
+		if !h.meanwhile(ctx, wait) {
 			return nil, false
+		}
+	}
+}
+
+// meanwhile passes the time with notices, which do not come by the feed; false: the context has ended.
+func (h *hook) meanwhile(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case a := <-h.notices:
+			if !h.aside(ctx, a) {
+				return false
+			}
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
