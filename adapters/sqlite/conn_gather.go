@@ -13,11 +13,12 @@ const gatherMax = 256 << 10
 var registering sync.Mutex
 
 // gathering registers a file system that hands writes on to the one named ("" is that of the operating system) in
-// larger pieces, and returns its name. SQLite writes a commit as two small pieces per page, one behind the other, and a
-// checkpoint as one per page; a system call for each is a good part of what a commit costs.
+// larger pieces, and returns its name. SQLite writes a commit to its log as two small pieces per page, one behind the
+// other; a system call for each is a good part of what a commit costs.
 //
 // Nobody else may see a page before its writer has synced: it is for connections with synchronous=FULL only, where
-// SQLite syncs the log before it shows a commit to others, and the database before it says that a page is there.
+// SQLite syncs the log before it shows a commit to others. It is not for the database file: a checkpoint that does not
+// reach the end of the log says that pages are there without a sync, and others then read the old ones.
 func gathering(base string) string {
 	name := "gathering-" + orElse(base, "os")
 	registering.Lock()
@@ -49,14 +50,14 @@ func (f gatherFS) FullPathname(name string) (string, error) {
 	return vfs.Find(f.base).FullPathname(name)
 }
 
-// OpenFilename gathers the writes to the log and to the database, not those to temporary files.
+// OpenFilename gathers the writes to the log only.
 func (f gatherFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (file vfs.File, _ vfs.OpenFlag, err error) {
 	if base, ok := vfs.Find(f.base).(vfs.VFSFilename); ok {
 		file, flags, err = base.OpenFilename(name, flags)
 	} else {
 		file, flags, err = vfs.Find(f.base).Open(name.String(), flags)
 	}
-	if err != nil || flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_DB) == 0 {
+	if err != nil || flags&vfs.OPEN_WAL == 0 {
 		return file, flags, err
 	}
 	return &gatherFile{File: file}, flags, nil
