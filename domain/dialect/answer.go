@@ -61,12 +61,7 @@ func (s *answerScan) errors(c *cursor) bool {
 }
 
 func (s *answerScan) object(c *cursor) {
-	c.object()
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		s.member(c, key)
 	}
 }
@@ -156,15 +151,8 @@ func (s *answerScan) data(c *cursor) bool {
 	found := false
 	for c.element() {
 		found = true
-		if !c.object() {
-			continue
-		}
 		picture := false
-		for {
-			key, ok := c.member()
-			if !ok {
-				break
-			}
+		for key := range c.members() {
 			name := string(key)
 			raw := c.raw()
 			picture = picture || len(raw) > 0 && (name == "b64_json" || name == "url")

@@ -1,5 +1,7 @@
 package dialect
 
+import "iter"
+
 // cursor walks one JSON text, in one pass and without allocating: it validates everything it steps over. Its methods
 // do nothing once something was wrong; reason then says what, and i where. After member and element the caller
 // consumes exactly one value (object, array, raw, integer, flag or skip).
@@ -86,6 +88,21 @@ func (c *cursor) member() ([]byte, bool) {
 		return nil, false
 	}
 	return plain(key.Of(c.b)), true
+}
+
+// members walks the object that comes next by the names of its members; what is no object is stepped over. A name's bytes
+// are valid until the text changes.
+func (c *cursor) members() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if !c.object() {
+			return
+		}
+		for {
+			if key, ok := c.member(); !ok || !yield(key) {
+				return
+			}
+		}
+	}
 }
 
 // memberSpan is member with the name as it is written, without quotes.

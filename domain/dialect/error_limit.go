@@ -31,14 +31,7 @@ func ReadErrorLimit(body []byte) ErrorLimit {
 
 // object reads the members of one object; what is none is stepped over.
 func (l *ErrorLimit) object(c *cursor, member func(*ErrorLimit, *cursor, string)) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		member(l, c, string(key))
 	}
 }

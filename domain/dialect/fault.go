@@ -27,12 +27,7 @@ func (e *StreamError) read(c *cursor) bool {
 		return false
 	}
 	*e = StreamError{}
-	c.object()
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	for key := range c.members() {
 		e.member(c, key)
 	}
 	if e.Status == 0 {
@@ -95,14 +90,7 @@ func (e *StreamError) details(c *cursor) {
 }
 
 func (e *StreamError) detail(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		raw := c.raw()
 		if name := string(key); len(raw) > 0 && (name == "error_code" || name == "reason") {
 			e.Code = clip(raw)

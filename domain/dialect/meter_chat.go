@@ -35,12 +35,7 @@ func (m *Meter) readChunk(name, data []byte) {
 	if c.peek() != '{' {
 		return
 	}
-	c.object()
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "choices":
 			choices = chatChoices(&c, &s)
@@ -87,14 +82,7 @@ func chatChoices(c *cursor, s *step) int {
 
 // chatChoice reads a choice of a chunk or, with message instead of delta, of a whole answer.
 func chatChoice(c *cursor, s *step) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "delta", "message":
 			chatDelta(c, &s.yield)
@@ -137,14 +125,7 @@ func (y *yield) text(raw []byte) {
 
 // chatDelta reads a delta or a message.
 func chatDelta(c *cursor, y *yield) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "content":
 			y.textOrParts(c)
@@ -180,14 +161,7 @@ func (y *yield) textOrParts(c *cursor) {
 
 // chatCall reads one element of tool_calls: a function or a custom tool.
 func chatCall(c *cursor, y *yield) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "function", "custom":
 			chatFunction(c, y)
@@ -198,14 +172,7 @@ func chatCall(c *cursor, y *yield) {
 }
 
 func chatFunction(c *cursor, y *yield) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "name":
 			y.content = len(c.raw()) > 0 || y.content

@@ -10,12 +10,7 @@ func (m *Meter) readGemini(data []byte) {
 		return
 	}
 	s.report.has = false
-	c.object()
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	for key := range c.members() {
 		s.geminiMember(&c, key)
 	}
 	if !c.end() {
@@ -55,14 +50,7 @@ func (s *step) geminiMember(c *cursor, key []byte) {
 }
 
 func (s *step) candidate(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "content":
 			s.geminiContent(c)
@@ -78,14 +66,7 @@ func (s *step) candidate(c *cursor) {
 
 // grounding counts the searches that an answer rests on.
 func (a *acts) grounding(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		if string(key) != "webSearchQueries" {
 			c.skip()
 			continue
@@ -105,14 +86,7 @@ func (s *step) geminiFinish(reason []byte) {
 
 // promptFeedback reads why a prompt was blocked: such an answer has no candidates and is complete.
 func (s *step) promptFeedback(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		if raw := c.raw(); string(key) == "blockReason" {
 			s.finished = s.finished || len(raw) > 0
 		}
@@ -120,14 +94,7 @@ func (s *step) promptFeedback(c *cursor) {
 }
 
 func (s *step) geminiContent(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		if string(key) != "parts" {
 			c.skip()
 		} else if c.array() {
@@ -140,14 +107,7 @@ func (s *step) geminiContent(c *cursor) {
 
 // part reads one part. A signature, or an empty text that carries one, is no content.
 func (s *step) part(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "text":
 			s.text(c.raw())

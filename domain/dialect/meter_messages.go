@@ -34,12 +34,7 @@ func (m *Meter) readMessagesEvent(name, data []byte) {
 	if c.peek() != '{' {
 		return
 	}
-	c.object()
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	for key := range c.members() {
 		e.member(&c, key)
 	}
 	if !c.end() {
@@ -109,14 +104,7 @@ func (e *messagesEvent) whole() bool {
 
 // readMessage reads the message of message_start.
 func (e *messagesEvent) readMessage(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "id":
 			e.id = c.raw()
@@ -132,14 +120,7 @@ func (e *messagesEvent) readMessage(c *cursor) {
 
 // readBlock reads the block of content_block_start.
 func (e *messagesEvent) readBlock(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "type":
 			e.block = c.raw()
@@ -154,14 +135,7 @@ func (e *messagesEvent) readBlock(c *cursor) {
 // messagesDelta reads the delta of content_block_delta and message_delta; stop says that it has a reason to stop. A
 // signature alone is no content.
 func (y *yield) messagesDelta(c *cursor) (stop bool) {
-	if !c.object() {
-		return false
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return stop
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "text", "thinking", "partial_json", "content":
 			y.text(c.raw())
@@ -173,4 +147,5 @@ func (y *yield) messagesDelta(c *cursor) (stop bool) {
 			c.skip()
 		}
 	}
+	return stop
 }

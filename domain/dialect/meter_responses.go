@@ -37,15 +37,11 @@ func (m *Meter) readResponses(name, data []byte) {
 // readResponsesEvent reads a whole event.
 func (m *Meter) readResponsesEvent(name, data []byte) {
 	c := cursor{b: data}
-	var e responsesEvent
-	if !c.object() {
+	if c.peek() != '{' {
 		return
 	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	var e responsesEvent
+	for key := range c.members() {
 		e.member(&c, key)
 	}
 	if !c.end() {
@@ -124,14 +120,7 @@ func call(item []byte) bool {
 
 // readItem reads an output item: its type, and whether it holds text.
 func (e *responsesEvent) readItem(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "type":
 			e.item = c.raw()
@@ -161,19 +150,13 @@ func (e *responsesEvent) countItem() {
 
 // browsing says that the action of a web search is none of the kind that is billed.
 func browsing(c *cursor) bool {
-	if !c.object() {
-		return false
-	}
 	found := false
-	for {
-		key, ok := c.member()
-		if !ok {
-			return found
-		}
+	for key := range c.members() {
 		if raw := c.raw(); string(key) == "type" {
 			found = string(raw) == "open_page" || string(raw) == "find" || string(raw) == "find_in_page"
 		}
 	}
+	return found
 }
 
 // anyText says that an array of content parts has a text or a refusal that is not empty.
@@ -183,14 +166,7 @@ func anyText(c *cursor) bool {
 		return false
 	}
 	for c.element() {
-		if !c.object() {
-			continue
-		}
-		for {
-			key, ok := c.member()
-			if !ok {
-				break
-			}
+		for key := range c.members() {
 			name := string(key)
 			raw := c.raw()
 			found = found || len(raw) > 0 && (name == "text" || name == "refusal")
@@ -201,14 +177,7 @@ func anyText(c *cursor) bool {
 
 // readResponse reads the response object of a stream event.
 func (e *responsesEvent) readResponse(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "id":
 			e.id = c.raw()

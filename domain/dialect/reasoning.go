@@ -9,13 +9,8 @@ func DropReasoning(dst, body []byte) []byte {
 	if c.peek() != '{' {
 		return append(dst, body...)
 	}
-	c.object()
 	from := 0
-	for {
-		key, ok := c.member()
-		if !ok {
-			break
-		}
+	for key := range c.members() {
 		if string(key) != "input" || c.peek() != '[' {
 			c.skip()
 			continue
@@ -43,15 +38,8 @@ func DropReasoning(dst, body []byte) []byte {
 
 // foreign steps over one item and says whether it is reasoning with ciphertext.
 func (c *cursor) foreign() bool {
-	if !c.object() {
-		return false
-	}
 	reasoning, secret := false, false
-	for {
-		key, ok := c.member()
-		if !ok {
-			return reasoning && secret
-		}
+	for key := range c.members() {
 		raw := c.raw()
 		switch string(key) {
 		case "type":
@@ -60,4 +48,5 @@ func (c *cursor) foreign() bool {
 			secret = len(raw) > 0
 		}
 	}
+	return reasoning && secret
 }

@@ -153,12 +153,7 @@ func anthropicSession(raw []byte) string {
 	id := unescape(room[:0], raw)
 	found := []byte(nil)
 	if c := (cursor{b: id}); c.peek() == '{' {
-		c.object()
-		for {
-			key, ok := c.member()
-			if !ok {
-				break
-			}
+		for key := range c.members() {
 			if value := c.raw(); string(key) == "session_id" {
 				found = plain(value)
 			}

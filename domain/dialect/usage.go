@@ -32,14 +32,7 @@ func (r *report) set(c *cursor, to *int64) bool {
 
 // readOpenAI reads a usage object of chat, Responses or the pass-through endpoints.
 func (r *report) readOpenAI(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "prompt_tokens", "input_tokens":
 			r.set(c, &r.input)
@@ -64,14 +57,7 @@ func (r *report) readOpenAI(c *cursor) {
 }
 
 func (r *report) readInputDetails(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "cached_tokens":
 			r.set(c, &r.cached)
@@ -93,14 +79,7 @@ func (r *report) readInputDetails(c *cursor) {
 
 // readMedia reads which tokens of a sum were no text.
 func (r *report) readMedia(c *cursor, to *media) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "audio_tokens":
 			r.set(c, &to.audio)
@@ -114,14 +93,7 @@ func (r *report) readMedia(c *cursor, to *media) {
 
 // readWrites reads how long cache writes live: the short and the long class.
 func (r *report) readWrites(c *cursor, short, long string) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case short:
 			r.splitWrite = r.set(c, &r.write5m) || r.splitWrite
@@ -134,14 +106,7 @@ func (r *report) readWrites(c *cursor, short, long string) {
 }
 
 func (r *report) readOutputDetails(c *cursor, reasoning string) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case reasoning:
 			r.set(c, &r.reasoning)
@@ -158,18 +123,8 @@ func (r *report) readOutputDetails(c *cursor, reasoning string) {
 // readAnthropic reads a usage object of Messages; tier is its service_tier as written, or the fast speed, which has a
 // price of its own.
 func (r *report) readAnthropic(c *cursor) (tier []byte) {
-	if !c.object() {
-		return nil
-	}
 	var speed []byte
-	for {
-		key, ok := c.member()
-		if !ok {
-			if string(speed) == "fast" {
-				return speed
-			}
-			return tier
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "input_tokens":
 			r.set(c, &r.input)
@@ -193,18 +148,15 @@ func (r *report) readAnthropic(c *cursor) (tier []byte) {
 			c.skip()
 		}
 	}
+	if string(speed) == "fast" {
+		return speed
+	}
+	return tier
 }
 
 // readServerTools reads how often the provider ran its tools for a message. Fetching pages is free.
 func (r *report) readServerTools(c *cursor) {
-	if !c.object() {
-		return
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return
-		}
+	for key := range c.members() {
 		if string(key) == "web_search_requests" {
 			r.set(c, &r.searches)
 		} else {
@@ -216,14 +168,7 @@ func (r *report) readServerTools(c *cursor) {
 // readGemini reads a usageMetadata object. Fields that it lacks keep their value: Gemini omits zeros and, in early
 // chunks, whatever it does not know yet. tier is the tier of service or the kind of traffic, as written.
 func (r *report) readGemini(c *cursor) (tier []byte) {
-	if !c.object() {
-		return nil
-	}
-	for {
-		key, ok := c.member()
-		if !ok {
-			return tier
-		}
+	for key := range c.members() {
 		switch string(key) {
 		case "promptTokenCount":
 			r.set(c, &r.input)
@@ -249,6 +194,7 @@ func (r *report) readGemini(c *cursor) (tier []byte) {
 			c.skip()
 		}
 	}
+	return tier
 }
 
 // readModalities reads how many tokens of a sum were sound and how many pictures. Films are paid as text is.
@@ -260,14 +206,7 @@ func (r *report) readModalities(c *cursor, to *media) {
 	for c.element() {
 		var modality []byte
 		var n int64
-		if !c.object() {
-			continue
-		}
-		for {
-			key, ok := c.member()
-			if !ok {
-				break
-			}
+		for key := range c.members() {
 			switch string(key) {
 			case "modality":
 				modality = c.raw()
