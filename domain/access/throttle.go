@@ -3,6 +3,8 @@ package access
 import (
 	"net/netip"
 	"time"
+
+	"github.com/penstock/penstock/domain/lru"
 )
 
 // ThrottlePolicy says when an address is blocked. Failures 0 blocks nobody.
@@ -21,32 +23,25 @@ const throttleMost = 65_536
 type Throttle struct {
 	policy ThrottlePolicy
 	most   int
-	of     map[netip.Addr]int32
-	rows   []offender
-	newest int32 // of the list by the time of the last failure
-	oldest int32
+	of     lru.Map[netip.Addr, offender] // by the last failure
 }
 
 type offender struct {
-	address      netip.Addr
-	times        []int64 // of the last failures, microseconds, a ring
-	next, n      int
-	until        int64 // blocked
-	newer, older int32
+	times   []int64 // of the last failures, microseconds, a ring
+	next, n int
+	until   int64 // blocked
 }
-
-const nobody int32 = -1
 
 // NewThrottle makes one that remembers nobody.
 func NewThrottle(p ThrottlePolicy) *Throttle {
-	return &Throttle{policy: p, most: throttleMost, of: map[netip.Addr]int32{}, newest: nobody, oldest: nobody}
+	return &Throttle{policy: p, most: throttleMost}
 }
 
 // Reconfigure sets another policy; who is blocked stays so, what was counted counts on as far as it was kept.
 func (t *Throttle) Reconfigure(p ThrottlePolicy) {
 	if p.Failures != t.policy.Failures { // the rings have another length
-		for i := range t.rows {
-			t.rows[i].times, t.rows[i].next, t.rows[i].n = nil, 0, 0
+		for _, o := range t.of.All() {
+			o.times, o.next, o.n = nil, 0, 0
 		}
 	}
 	t.policy = p
@@ -57,11 +52,11 @@ func (t *Throttle) Blocked(address netip.Addr, now time.Time) time.Time {
 	if t.policy.Failures == 0 {
 		return time.Time{}
 	}
-	i, known := t.of[Site(address)]
-	if !known || t.rows[i].until <= now.UnixMicro() {
+	o := t.of.Get(Site(address))
+	if o == nil || o.until <= now.UnixMicro() {
 		return time.Time{}
 	}
-	return time.UnixMicro(t.rows[i].until).UTC()
+	return time.UnixMicro(o.until).UTC()
 }
 
 // Failed counts a failed authentication; until is when the address may try again, zero when it may still.
@@ -85,47 +80,20 @@ func (t *Throttle) Failed(address netip.Addr, now time.Time) (until time.Time) {
 }
 
 // Len is how many addresses are remembered.
-func (t *Throttle) Len() int { return len(t.of) }
+func (t *Throttle) Len() int { return t.of.Len() }
 
-// touch is the row of an address, made the newest.
+// touch is the row of an address, made the newest. A new one takes over the ring of the one that it pushes out.
 func (t *Throttle) touch(a netip.Addr) *offender {
-	i, known := t.of[a]
-	switch {
-	case known:
-		t.unlink(i)
-	case len(t.of) >= t.most:
-		i = t.oldest
-		t.unlink(i)
-		delete(t.of, t.rows[i].address)
-		times := t.rows[i].times
-		clear(times)
-		t.rows[i] = offender{address: a, times: times}
-	default:
-		i = int32(len(t.rows))
-		t.rows = append(t.rows, offender{address: a})
+	var ring []int64
+	if t.of.Get(a) == nil && t.of.Len() >= t.most {
+		oldest, o := t.of.Oldest()
+		ring = o.times
+		t.of.Drop(oldest)
 	}
-	t.of[a] = i
-	o := &t.rows[i]
-	o.newer, o.older = nobody, t.newest
-	if t.newest != nobody {
-		t.rows[t.newest].newer = i
-	}
-	if t.newest = i; t.oldest == nobody {
-		t.oldest = i
+	o := t.of.Touch(a)
+	if ring != nil {
+		clear(ring)
+		o.times = ring
 	}
 	return o
-}
-
-func (t *Throttle) unlink(i int32) {
-	o := &t.rows[i]
-	if o.newer != nobody {
-		t.rows[o.newer].older = o.older
-	} else {
-		t.newest = o.older
-	}
-	if o.older != nobody {
-		t.rows[o.older].newer = o.newer
-	} else {
-		t.oldest = o.newer
-	}
 }

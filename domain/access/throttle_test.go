@@ -175,7 +175,7 @@ func TestTheThrottleForgetsWhoFailedLongestAgo(t *testing.T) {
 			if got := th.Failed(a, now); !got.IsZero() != want || want && !got.Equal(x.until) {
 				t.Fatalf("seed %d, step %d: %s failed: %s, model %v", seed, step, a, got, want)
 			}
-			if th.Len() != len(model) || len(th.rows) > 5 {
+			if th.Len() != len(model) || th.of.Rows() > 5 {
 				t.Fatalf("seed %d, step %d: %d rows", seed, step, th.Len())
 			}
 		}

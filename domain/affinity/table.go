@@ -3,7 +3,11 @@
 // from successes only, time comes in with them. Memory rebuilds it from the facts of requests.
 package affinity
 
-import "time"
+import (
+	"time"
+
+	"github.com/penstock/penstock/domain/lru"
+)
 
 // Key names a session: two callers never share one, and neither do two capabilities (C56).
 type Key struct {
@@ -52,25 +56,13 @@ type Limits struct {
 
 // Table keeps bindings. New makes one. Find only reads: any number of readers may share a table between two changes.
 type Table struct {
-	limits  Limits
-	at      map[Key]int32
-	entries []entry
-	free    int32 // list of unused entries through next; none: -1
-	oldest  int32 // of the list by Used
-	newest  int32
+	limits Limits
+	of     lru.Map[Key, Binding] // by Used
 }
-
-type entry struct {
-	key        Key
-	binding    Binding
-	prev, next int32
-}
-
-const none = -1
 
 // New makes an empty table. Limits that are not above zero are those of the defaults: 10,000, 5 and 30 minutes.
 func New(l Limits) *Table {
-	t := &Table{at: map[Key]int32{}, free: none, oldest: none, newest: none}
+	t := &Table{}
 	t.Limit(l)
 	return t
 }
@@ -87,13 +79,14 @@ func (t *Table) Limit(l Limits) {
 		l.Absolute = 30 * time.Minute
 	}
 	t.limits = l
-	for len(t.at) > l.Entries {
-		t.drop(t.oldest)
+	for t.of.Len() > l.Entries {
+		oldest, _ := t.of.Oldest()
+		t.of.Drop(oldest)
 	}
 }
 
 // Len is the number of bindings, expired ones that nobody has met included.
-func (t *Table) Len() int { return len(t.at) }
+func (t *Table) Len() int { return t.of.Len() }
 
 // Find is the binding of a session at a time, the zero Binding when there is none. Looking does not prolong it. A
 // session without an id has none (pain sub2api#3127: a shared id sticks everybody to one account).
@@ -101,11 +94,11 @@ func (t *Table) Find(k Key, now time.Time) Binding {
 	if k.Session == "" {
 		return Binding{}
 	}
-	i, ok := t.at[k]
-	if !ok || t.expired(&t.entries[i].binding, now) {
+	b := t.of.Get(k)
+	if b == nil || t.expired(b, now) {
 		return Binding{}
 	}
-	return t.entries[i].binding
+	return *b
 }
 
 func (t *Table) expired(b *Binding, now time.Time) bool {
@@ -119,19 +112,17 @@ func (t *Table) Succeed(k Key, s Success) Change {
 	if k.Session == "" || s.Upstream == "" {
 		return Unchanged
 	}
-	i, ok := t.at[k]
-	if !ok || t.expired(&t.entries[i].binding, s.At) {
+	b := t.of.Get(k)
+	if b == nil || t.expired(b, s.At) {
 		t.put(k, Binding{s.Upstream, s.Account, s.Tokens, s.At, s.At})
 		return Created
 	}
-	b := &t.entries[i].binding
 	switch {
 	case b.Upstream == s.Upstream && b.Account == s.Account:
 		b.Tokens += s.Tokens
 		if s.At.After(b.Used) {
 			b.Used = s.At
-			t.unlink(i)
-			t.link(i)
+			t.of.Touch(k)
 		}
 		return Unchanged
 	case b.Since.After(s.Planned):
@@ -142,76 +133,34 @@ func (t *Table) Succeed(k Key, s Success) Change {
 }
 
 // Forget removes the binding of a session.
-func (t *Table) Forget(k Key) {
-	if i, ok := t.at[k]; ok {
-		t.drop(i)
-	}
-}
+func (t *Table) Forget(k Key) { t.of.Drop(k) }
 
 // All yields every binding that is in force, the last used first.
 func (t *Table) All(now time.Time) func(yield func(Key, Binding) bool) {
 	return func(yield func(Key, Binding) bool) {
-		for i := t.newest; i != none; i = t.entries[i].prev {
-			e := &t.entries[i]
-			if !t.expired(&e.binding, now) && !yield(e.key, e.binding) {
+		for k, b := range t.of.All() {
+			if !t.expired(b, now) && !yield(k, *b) {
 				return
 			}
 		}
 	}
 }
 
-// put sets a binding and makes room for it.
+// put sets a binding and makes room for a new one.
 func (t *Table) put(k Key, b Binding) {
-	if i, ok := t.at[k]; ok {
-		t.entries[i].binding = b
-		t.unlink(i)
-		t.link(i)
-		return
+	if t.of.Get(k) == nil {
+		t.makeRoom(b.Used)
 	}
-	for t.oldest != none && (len(t.at) >= t.limits.Entries || t.expired(&t.entries[t.oldest].binding, b.Used)) {
-		t.drop(t.oldest)
-	}
-	i := t.free
-	if i != none {
-		t.free = t.entries[i].next
-	} else {
-		i = int32(len(t.entries))
-		t.entries = append(t.entries, entry{})
-	}
-	t.entries[i].key, t.entries[i].binding = k, b
-	t.at[k] = i
-	t.link(i)
+	*t.of.Touch(k) = b
 }
 
-func (t *Table) drop(i int32) {
-	t.unlink(i)
-	delete(t.at, t.entries[i].key)
-	t.entries[i] = entry{next: t.free}
-	t.free = i
-}
-
-// link puts an entry to the newest end.
-func (t *Table) link(i int32) {
-	e := &t.entries[i]
-	e.prev, e.next = t.newest, none
-	if t.newest != none {
-		t.entries[t.newest].next = i
-	} else {
-		t.oldest = i
-	}
-	t.newest = i
-}
-
-func (t *Table) unlink(i int32) {
-	e := &t.entries[i]
-	if e.prev != none {
-		t.entries[e.prev].next = e.next
-	} else {
-		t.oldest = e.next
-	}
-	if e.next != none {
-		t.entries[e.next].prev = e.prev
-	} else {
-		t.newest = e.prev
+// makeRoom drops the oldest bindings while they have expired or there are as many as there may be.
+func (t *Table) makeRoom(now time.Time) {
+	for {
+		oldest, b := t.of.Oldest()
+		if b == nil || t.of.Len() < t.limits.Entries && !t.expired(b, now) {
+			return
+		}
+		t.of.Drop(oldest)
 	}
 }

@@ -164,8 +164,8 @@ func TestAFullTableReusesItsMemory(t *testing.T) {
 		table.Succeed(keys[i%200], s)
 		table.Find(keys[(i+7)%200], start)
 		i++
-	}); n > 0 || table.Len() != 100 || len(table.entries) != 100 {
-		t.Errorf("%v allocations, %d bindings in %d entries", n, table.Len(), len(table.entries))
+	}); n > 0 || table.Len() != 100 || table.of.Rows() != 100 {
+		t.Errorf("%v allocations, %d bindings in %d entries", n, table.Len(), table.of.Rows())
 	}
 }
 
