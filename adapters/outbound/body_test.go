@@ -59,8 +59,14 @@ func TestABodyOfAnyFramingReadsWholeHoweverItIsCut(t *testing.T) {
 					}
 				})
 				tr := transport(t)
-				for range 2 {
-					in := send(t, tr, call(u))
+				surplus := c.what == "more than was announced" // it may come too late to be noticed by the call before
+				for i := range 2 {
+					in, err := tr.Send(call(u))
+					if surplus && i > 0 && err != nil {
+						require.Equal(t, actors.PhaseMalformed, phase(t, err), "never taken for an answer")
+						break
+					}
+					require.NoError(t, err)
 					require.Equal(t, c.status, in.Status())
 					require.Equal(t, c.length, in.Length())
 					b, err := io.ReadAll(in)
@@ -70,7 +76,7 @@ func TestABodyOfAnyFramingReadsWholeHoweverItIsCut(t *testing.T) {
 					require.Equal(t, io.EOF, err, "the end stays the end")
 					require.NoError(t, in.Close())
 				}
-				if c.what != "more than was announced" { // the surplus may come too late to be noticed by the first call
+				if !surplus {
 					require.Equal(t, map[bool]int32{true: 1, false: 2}[c.reused], u.accepted.Load(), "connections, cut at %d", cut)
 				}
 			}
