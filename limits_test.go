@@ -65,7 +65,7 @@ func arrivedAt(t *testing.T, id string) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// A33, pains 1, 2: fifty clients at once on rpm 60 get sixty answers, before and after a restart; a refusal names the very
+// A33, A36, pains 38, 72: fifty clients at once on rpm 60 get sixty answers, before and after a restart; a refusal names the very
 // millisecond at which the first of them is a minute old.
 func TestFiftyClientsNeverGetMoreThanTheirRequestsPerMinute(t *testing.T) {
 	r := newRig(t, nil)
@@ -119,7 +119,7 @@ func TestFiftyClientsNeverGetMoreThanTheirRequestsPerMinute(t *testing.T) {
 	refused()
 }
 
-// B7, B29-B32, D19; pains 9, 16, 20: fifty clients on a strict budget of one dollar never spend more, whatever ends in the
+// A34, §3 row 21, pains 23, 24, 73: fifty clients on a strict budget of one dollar never spend more, whatever ends in the
 // middle, and all of it is used as far as another request fits.
 func TestFiftyClientsNeverSpendMoreThanAStrictBudget(t *testing.T) {
 	for name, own := range map[string]func(*rig) string{
@@ -212,7 +212,7 @@ func TestFiftyClientsNeverSpendMoreThanAStrictBudget(t *testing.T) {
 	}
 }
 
-// A refused key opens nothing; an address that guesses is stopped for a while, others and those who hold a key go on (A34, D35).
+// A refused key opens nothing; an address that guesses is stopped for a while, others and those who hold a key go on (D37).
 func TestWhoGuessesKeysIsStopped(t *testing.T) {
 	r := newRig(t, nil)
 	r.upstream("a", fixed(), nil)
@@ -243,8 +243,8 @@ func TestWhoGuessesKeysIsStopped(t *testing.T) {
 	})
 }
 
-// Every refusal of limits and access, in the four dialects: code, status, Retry-After, log row, nothing sent (A33-A36, A79-A82,
-// B8, D28, D36-D40, D52).
+// Every refusal of limits and access, in the four dialects: code, status, Retry-After, log row, nothing sent (A33, A34, A36,
+// B8, D28, D35, D36, D39, D52, §3 row 19).
 func TestRefusalsOfLimitsAndAccessInEveryDialect(t *testing.T) {
 	r := newRig(t, nil)
 	up := r.upstream("a", fixed(), nil)
@@ -318,7 +318,7 @@ func TestRefusalsOfLimitsAndAccessInEveryDialect(t *testing.T) {
 	r.nothingHeld("a")
 }
 
-// X-Forwarded-For is believed from trusted proxies only, and only what they wrote themselves (D37).
+// X-Forwarded-For is believed from trusted proxies only, and only what they wrote themselves (D28, D36).
 func TestTheClientsAddressIsTheOneThatATrustedProxySaw(t *testing.T) {
 	r := newRig(t, nil)
 	r.upstream("a", simulator.Healthy(), nil)
@@ -392,7 +392,7 @@ func TestBoundAddressesAndSpendingSurviveARestart(t *testing.T) {
 	}
 }
 
-// What was spent on days whose events retention has taken away still counts, to the last digit (B48, pain 64).
+// What was spent on days whose events retention has taken away still counts, to the last digit (A34, pain 22).
 func TestMoneyOfDaysThatAreTakenAwayIsStillSpent(t *testing.T) {
 	if storeOf != nil {
 		t.Skip("the history is written into the embedded store")
@@ -442,7 +442,7 @@ func (r *rig) hash(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// An upstream whose own budget is used up is passed over; when it was the last one, the refusal says so (C34, B43).
+// An upstream whose own budget is used up is passed over; when it was the last one, the refusal says so (C35, C52).
 func TestAnUpstreamWithoutMoneyIsPassedOver(t *testing.T) {
 	r := newRig(t, nil)
 	r.upstream("a", fixed(), map[string]any{"priority": 1, "limits": map[string]any{"budget": "0.001"}})
@@ -470,7 +470,7 @@ func TestAnUpstreamWithoutMoneyIsPassedOver(t *testing.T) {
 	r.nothingHeld("b")
 }
 
-// A strict budget is kept over failovers: what a failed attempt has cost counts, and what was set aside is given back (B30, pain 16).
+// A strict budget is kept over failovers: what a failed attempt has cost counts, and what was set aside is given back (pain 73).
 func TestAFailoverKeepsAStrictBudget(t *testing.T) {
 	r := newRig(t, nil)
 	broken := fixed()

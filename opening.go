@@ -183,10 +183,8 @@ func (g *Gateway) restore() error {
 func (g *Gateway) spent(since time.Time, yield func(*actors.Used)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), historyTime)
 	defer cancel()
-	if g.journal.Fault() == nil {
-		if err := g.journal.Sync(ctx); err != nil {
-			return err
-		}
+	if err := g.synced(ctx); err != nil {
+		return err
 	}
 	return actors.ReadHistory(ctx, g.store, since, yield)
 }

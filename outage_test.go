@@ -2,7 +2,6 @@ package penstock_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/postgres"
 	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
@@ -103,34 +103,18 @@ func (l *load) passes(n int64) {
 	require.Eventually(l.r.t, func() bool { return l.ok.Load() >= n }, 30*time.Second, time.Millisecond, "requests are answered")
 }
 
-type health struct {
-	Status string
-	Store  struct {
-		Kind     string
-		Spooling bool
-		Spooled  int64
-	}
-}
-
-func healthOf(r *rig) (h health) {
-	r.t.Helper()
-	resp, err := http.Get("http://" + r.gw.AdminAddr() + "/health")
-	require.NoError(r.t, err)
-	defer resp.Body.Close()
-	require.NoError(r.t, json.NewDecoder(resp.Body).Decode(&h))
-	return h
-}
-
 // becomes waits for a state of the gateway.
-func becomes(r *rig, what string, ok func(health) bool) {
+func becomes(r *rig, what string, ok func(admin.HealthReport) bool) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return ok(healthOf(r)) }, 60*time.Second, 2*time.Millisecond, what)
+	require.Eventually(r.t, func() bool { return ok(r.health()) }, 60*time.Second, 2*time.Millisecond, what)
 }
 
-func isSpooling(h health) bool {
+func isSpooling(h admin.HealthReport) bool {
 	return h.Status == "degraded" && h.Store.Spooling && h.Store.Spooled > 0
 }
-func isWell(h health) bool { return h.Status == "ok" && !h.Store.Spooling && h.Store.Spooled == 0 }
+func isWell(h admin.HealthReport) bool {
+	return h.Status == "ok" && !h.Store.Spooling && h.Store.Spooled == 0
+}
 
 // onOwnServer is a gateway on a PostgreSQL server that a test may disturb.
 func onOwnServer(t *testing.T, change func(*penstock.Config)) (*rig, *pgtest.Server, string) {
@@ -222,7 +206,7 @@ func TestNoRequestFailsWhilePostgreSQLIsAway(t *testing.T) {
 		time.Sleep(lasts - time.Since(begun)) // the outage is the point
 		l.passes(100)
 		require.Equal(t, http.StatusOK, status(t, r.gw.Addr()), "a load balancer keeps the gateway")
-		served, spooled, gone := l.ok.Load()-before, healthOf(r).Store.Spooled, time.Since(begun)
+		served, spooled, gone := l.ok.Load()-before, r.health().Store.Spooled, time.Since(begun)
 		back()
 		begun = time.Now()
 		becomes(r, what+": the spool is stored", isWell)
@@ -369,7 +353,7 @@ func TestAnOutageRefusesRequestsWhereTheOperatorWantsIt(t *testing.T) {
 		resp, body := r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
 		return resp.StatusCode == 503 && strings.Contains(body, "STORE_UNAVAILABLE")
 	}, 10*time.Second, time.Millisecond)
-	require.Equal(t, "unavailable", healthOf(r).Status)
+	require.Equal(t, "unavailable", r.health().Status)
 	server.Restart(t)
 	becomes(r, "the gateway is well", isWell)
 }

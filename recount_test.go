@@ -208,16 +208,18 @@ func usedBy(k simulator.Call, body int) (used spending, paid bool) {
 
 // recountEntry is a line of the log.
 type recountEntry struct {
-	Client   string `json:"client_request_id"`
-	Upstream string `json:"upstream"`
-	State    string `json:"state"`
-	Sent     bool   `json:"did_send_upstream"`
-	Source   string `json:"usage_source"`
-	Attempts []struct {
-		Upstream string           `json:"upstream"`
-		Class    string           `json:"class"`
-		Usage    map[string]int64 `json:"usage"`
-	} `json:"attempts"`
+	Client   string           `json:"client_request_id"`
+	Upstream string           `json:"upstream"`
+	State    string           `json:"state"`
+	Sent     bool             `json:"did_send_upstream"`
+	Source   string           `json:"usage_source"`
+	Attempts []recountAttempt `json:"attempts"`
+}
+
+type recountAttempt struct {
+	Upstream string           `json:"upstream"`
+	Class    string           `json:"class"`
+	Usage    map[string]int64 `json:"usage"`
 }
 
 func (r *rig) recountLog() map[string]recountEntry {
@@ -242,13 +244,7 @@ func (r *rig) recountLog() map[string]recountEntry {
 // unseen is the usage of an attempt that was cut for a client that had gone: nobody can know how much of it had passed, so that
 // the gateway's own mark counts, within what the upstream says it sent.
 func (r *rig) unseen(e recountEntry, upstream string, k simulator.Call, body int) spending {
-	i := slices.IndexFunc(e.Attempts, func(a struct {
-		Upstream string           `json:"upstream"`
-		Class    string           `json:"class"`
-		Usage    map[string]int64 `json:"usage"`
-	}) bool {
-		return a.Upstream == upstream
-	})
+	i := slices.IndexFunc(e.Attempts, func(a recountAttempt) bool { return a.Upstream == upstream })
 	if i < 0 || len(e.Attempts[i].Usage) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func (r *rig) obstruct(list ...projections.Projection) (clear func()) {
 	if r.config.Store == "" {
 		var folders []string
 		for _, p := range list {
-			folder := filepath.Join(r.config.DataDir, "read.db.rebuild-"+p.Name()+"-v"+itoa(p.Version()))
+			folder := filepath.Join(r.config.DataDir, "read.db.rebuild-"+p.Name()+"-v"+strconv.Itoa(p.Version()))
 			require.NoError(r.t, os.Mkdir(folder, 0o700))
 			folders = append(folders, folder)
 		}
@@ -92,15 +93,13 @@ func (r *rig) obstruct(list ...projections.Projection) (clear func()) {
 	r.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	run := func(verb string) {
 		for _, p := range list {
-			_, err := c.Exec(context.Background(), verb+" SCHEMA read_rebuild_"+p.Name()+"_v"+itoa(p.Version()))
+			_, err := c.Exec(context.Background(), verb+" SCHEMA read_rebuild_"+p.Name()+"_v"+strconv.Itoa(p.Version()))
 			require.NoError(r.t, err)
 		}
 	}
 	run("CREATE")
 	return func() { run("DROP") }
 }
-
-func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 func (r *rig) health() admin.HealthReport {
 	r.t.Helper()
@@ -191,7 +190,7 @@ func TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone(t *testin
 	_, body := r.admin("GET", "/api/v1/events?newest=true&limit=1", nil)
 	var page struct{ Items []struct{ Position int64 } }
 	require.NoError(t, json.Unmarshal(body, &page))
-	position := itoa(int(page.Items[len(page.Items)-1].Position))
+	position := strconv.Itoa(int(page.Items[len(page.Items)-1].Position))
 	call()
 	now := until(time.Now().UTC().Format(time.RFC3339Nano))
 	past := until(position)

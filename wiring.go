@@ -68,20 +68,24 @@ func (g *Gateway) past() past { return past{g.store, g.backend, g.ledger.closer,
 type written struct{ g *Gateway }
 
 func (w written) Find(ctx context.Context, q events.Query, yield func(*events.Committed) bool) error {
-	if w.g.journal.Fault() == nil {
-		if err := w.g.journal.Sync(ctx); err != nil {
-			return err
-		}
+	if err := w.g.synced(ctx); err != nil {
+		return err
 	}
 	return w.g.store.Find(ctx, q, yield)
 }
 
+// synced returns when everything that was appended before is stored, or at once when the store is away.
+func (g *Gateway) synced(ctx context.Context) error {
+	if g.journal.Fault() != nil {
+		return nil
+	}
+	return g.journal.Sync(ctx)
+}
+
 // settledNow returns when the read models have everything that was appended before.
 func (g *Gateway) settledNow(ctx context.Context) error {
-	if g.journal.Fault() == nil {
-		if err := g.journal.Sync(ctx); err != nil {
-			return err
-		}
+	if err := g.synced(ctx); err != nil {
+		return err
 	}
 	head, err := g.store.Head(ctx)
 	if err != nil {

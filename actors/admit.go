@@ -100,12 +100,13 @@ func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRe
 	users := map[CallerID]*catalog.User{}
 	for i := range l.Users {
 		u := &l.Users[i]
-		keys["user/"+u.ID], slots["user/"+u.ID], users["user/"+u.ID] = nil, u.Slots, u
+		id := callerID(u.ID, "")
+		keys[id], slots[id], users[id] = nil, u.Slots, u
 	}
 	for _, k := range l.Keys {
-		id := "user/" + k.User
-		if _, known := keys[id]; !known || k.User == "" {
-			id = "key/" + k.ID
+		id := callerID(k.User, k.ID)
+		if _, known := keys[id]; !known {
+			id = callerID("", k.ID)
 		}
 		keys[id] = append(keys[id], k)
 	}
@@ -115,6 +116,7 @@ func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRe
 			r = &callerRef{ref: s.spawn("caller/"+id, newCallerDesk(s, id)), id: id}
 		}
 		m := &reconfigureCaller{slots: slots[id], keys: own, policy: catalog.CallerPolicy(users[id], own), reply: make(chan reconfigured, 1)}
+		is.rated = is.rated || rated(&m.policy)
 		s.send(r.pid, m)
 		switch is := answered(m.reply, r.gone, reconfigured{err: reasonError(Stopped)}); {
 		case is.err != nil:

@@ -75,21 +75,12 @@ func (a *Affinity) Load(ctx context.Context, store events.Store, now time.Time) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	fold := affinity.NewFold(a.memory)
-	q := events.Query{StreamPrefix: "request/", Since: now.Add(-affinityAge), After: max(head-affinityFacts, 0)}
-	for {
-		err := store.Find(ctx, q, func(c *events.Committed) bool {
-			for _, f := range c.Facts {
-				fold.Evolve(c.Request, f, c.At)
-			}
-			q.After = c.Last()
-			return true
-		})
-		var bad *events.DecodeError
-		if !errors.As(err, &bad) {
-			return errors.Wrap(err, "restore affinity")
+	q := events.Query{StreamPrefix: events.RequestStreams, Since: now.Add(-affinityAge), After: max(head-affinityFacts, 0)}
+	return errors.Wrap(events.FindReadable(ctx, store, q, func(c *events.Committed) {
+		for _, f := range c.Facts {
+			fold.Evolve(c.Request, f, c.At)
 		}
-		q.After = bad.Last
-	}
+	}, nil), "restore affinity")
 }
 
 func (a *Affinity) find(ask affinity.Ask, now time.Time) affinity.Lookup {

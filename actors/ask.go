@@ -68,6 +68,47 @@ func tell[T any](c chan T, v T) {
 	}
 }
 
+// answered receives an answer, or gives none when the actor is gone.
+func answered[T any](reply chan T, gone chan struct{}, none T) T {
+	select {
+	case v := <-reply:
+		return v
+	case <-gone:
+		select {
+		case v := <-reply:
+			return v
+		default:
+			return none
+		}
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+// await is answered, for those who only want to know that it is done.
+func await(done chan error, gone chan struct{}) error { return answered(done, gone, errStopped) }
+
+// inside has something done by an actor with what it owns.
+type inside[D any] struct {
+	quiet
+	do   func(D)
+	done chan error
+}
+
+func (m *inside[D]) refuse(r Reason) { tell(m.done, reasonError(r)) }
+
+func (m *inside[D]) perform(desk D) {
+	m.do(desk)
+	m.done <- nil
+}
+
+// within runs do in the actor of a desk of that kind, and returns when it is done. do may not ask any actor.
+func within[D any](s *System, r ref, do func(D)) error {
+	m := &inside[D]{do: do, done: make(chan error, 1)}
+	s.send(r.pid, m)
+	return await(m.done, r.gone)
+}
+
 func reasonError(r Reason) error { return errors.Newf("the actor did not answer: %s", r) }
 
 // Try asks one upstream once and never waits in its queue. The refusal is nil when there is a lease.

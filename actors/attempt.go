@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/penstock/penstock/domain/failure"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
+	"github.com/penstock/penstock/domain/routing"
 )
 
 const (
@@ -50,12 +52,9 @@ func (l *life) dispatch() *failure.Refusal {
 }
 
 // model is the model for logs and prices.
-func (l *life) model() string {
-	if m := l.cand.ResolvedModel; m != "" {
-		return m
-	}
-	return l.c.Ask.Model
-}
+func (l *life) model() string { return l.modelAt(l.cand) }
+
+func (l *life) modelAt(c *routing.Candidate) string { return cmp.Or(c.ResolvedModel, l.c.Ask.Model) }
 
 // resolved is model when it differs from what the client asked for.
 func (l *life) resolved() string {

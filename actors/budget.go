@@ -52,18 +52,10 @@ type budgetsMissing struct {
 	err   error
 }
 
-// restoreBudgets does in the actor what a restart has to.
-type restoreBudgets struct {
-	quiet
-	do   func(*budgetDesk)
-	done chan error
-}
-
 func (m *reserveBudgets) refuse(r Reason) {
 	tell(m.reply, limit.Refusal{Code: limitFault, Reason: string(r)})
 }
 func (m *reconfigureBudgets) refuse(r Reason) { tell(m.reply, budgetsMissing{err: reasonError(r)}) }
-func (m *restoreBudgets) refuse(r Reason)     { tell(m.done, reasonError(r)) }
 
 func (d *budgetDesk) receive(_ actor.Context, msg any) {
 	d.sys.before("budgets", msg)
@@ -75,9 +67,8 @@ func (d *budgetDesk) receive(_ actor.Context, msg any) {
 		d.settle(m)
 	case *reconfigureBudgets:
 		m.reply <- d.reconfigure(m.of, now)
-	case *restoreBudgets:
-		m.do(d)
-		m.done <- nil
+	case *inside[*budgetDesk]:
+		m.perform(d)
 	}
 }
 

@@ -15,6 +15,14 @@ import (
 // CallerID names whose slots count: "user/<id>", or "key/<id>" of a key that belongs to nobody.
 type CallerID = string
 
+// callerID is whose slots and limits a key uses; user "": it belongs to nobody.
+func callerID(user, key string) CallerID {
+	if user != "" {
+		return "user/" + user
+	}
+	return "key/" + key
+}
+
 // Callers wait for their own slots for at most 30 s, and at most callerQueueMax of them at once, the urgent ones first.
 const callerQueueMax = 20
 
@@ -38,7 +46,6 @@ type callerDesk struct {
 	gate   *gate.Gate            // the user's slots, and the queue of all keys
 	keys   map[string]*gate.Gate // slots of each key
 	limits *limit.Caller
-	policy limit.Policy
 	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
@@ -125,8 +132,8 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 	case *reserveCaller:
 		_, no := d.limits.Reserve(m.id, m.worst, d.sys.now())
 		m.reply <- no
-	case *restoreCaller:
-		d.restore(m)
+	case *inside[*callerDesk]:
+		m.perform(d)
 	case *reconfigureCaller:
 		m.reply <- d.reconfigure(m, d.sys.now())
 	}
@@ -194,7 +201,7 @@ func (d *callerDesk) after() {
 
 func (d *callerDesk) serve(now time.Time) {
 	for {
-		w := d.gate.NextAt(now, func(w *gate.Waiter) bool { return d.room(w.Key) })
+		w := d.gate.Next(now, func(w *gate.Waiter) bool { return d.room(w.Key) })
 		if w == nil {
 			return
 		}
@@ -231,7 +238,6 @@ func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigur
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
 	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
 	d.bind(m.keys)
-	d.policy = m.policy
 	return reconfigured{missing: d.limits.Reconfigure(m.policy, now)}
 }
 

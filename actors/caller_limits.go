@@ -2,6 +2,7 @@ package actors
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/domain/access"
@@ -47,6 +48,11 @@ func (d *callerDesk) comesIn(m *admit, now time.Time) bool {
 		m.replies <- admitted{refusal: limited(no)}
 	}
 	return false
+}
+
+// rated says whether a policy has a window of rates.
+func rated(p *limit.Policy) bool {
+	return p.Rate != limit.Rate{} || slices.ContainsFunc(p.Keys, func(k limit.Key) bool { return k.Rate != limit.Rate{} })
 }
 
 // turnBack refuses one that was charged already.
@@ -101,39 +107,4 @@ func (s *System) reserve(p Pass, worst money.Amount) limit.Refusal {
 	m := &reserveCaller{id: p.ID.Request, worst: worst, reply: make(chan limit.Refusal, 1)}
 	s.send(p.pid, m)
 	return answered(m.reply, p.gone, limit.Refusal{Code: limitFault, Reason: string(Stopped)})
-}
-
-// answered receives an answer, or gives none when the actor is gone.
-func answered[T any](reply chan T, gone chan struct{}, none T) T {
-	select {
-	case v := <-reply:
-		return v
-	case <-gone:
-		select {
-		case v := <-reply:
-			return v
-		default:
-			return none
-		}
-	}
-}
-
-// restoreCaller does in the actor what a restart has to.
-type restoreCaller struct {
-	quiet
-	do   func(*callerDesk)
-	done chan error
-}
-
-func (m *restoreCaller) refuse(r Reason) { tell(m.done, reasonError(r)) }
-
-func (d *callerDesk) restore(m *restoreCaller) {
-	m.do(d)
-	m.done <- nil
-}
-
-func (s *System) restoreCaller(r *callerRef, do func(*callerDesk)) error {
-	m := &restoreCaller{do: do, done: make(chan error, 1)}
-	s.send(r.pid, m)
-	return await(m.done, r.gone)
 }

@@ -57,7 +57,7 @@ func (s *System) KeyStatus(key string) (st KeyStatus, ok bool) {
 	if r == nil {
 		return st, false
 	}
-	err := s.restoreCaller(r, func(d *callerDesk) {
+	err := within(s, r.ref, func(d *callerDesk) {
 		st = keyStatus(key, d.limits.View(s.now()))
 		if b := d.bound[key]; b != nil {
 			for a, at := range b.Each {

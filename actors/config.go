@@ -73,24 +73,16 @@ type credential struct {
 // force rather than left at an older value.
 func LoadState(ctx context.Context, store events.Store) (*catalog.State, error) {
 	state := catalog.NewState()
-	q := events.Query{StreamPrefix: "catalog/"}
-	for {
-		err := store.Find(ctx, q, func(row *events.Committed) bool {
-			for i, f := range row.Facts {
-				state.Evolve(f, int64(row.Position)+int64(i))
-			}
-			q.After = row.Last()
-			return true
-		})
-		var bad *events.DecodeError
-		if !errors.As(err, &bad) {
-			return state, errors.Wrap(err, "load catalogue")
+	err := events.FindReadable(ctx, store, events.Query{StreamPrefix: "catalog/"}, func(row *events.Committed) {
+		for i, f := range row.Facts {
+			state.Evolve(f, int64(row.Position)+int64(i))
 		}
+	}, func(bad *events.DecodeError) {
 		if ref, ok := catalog.RefOfStream(bad.Stream); ok {
 			state.Evolve(&catalog.Unreadable{Ref: ref, Reason: bad.Err.Error()}, int64(bad.Last))
 		}
-		q.After = bad.Last
-	}
+	})
+	return state, errors.Wrap(err, "load catalogue")
 }
 
 // LoadCatalogue folds the stored configuration and opens the credentials; when some do not open the error is an

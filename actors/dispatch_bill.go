@@ -35,16 +35,9 @@ func (b *bill) intoFailed(f *request.Failed) {
 // price computes what a usage costs by the prices in force at the call's time and by the present multipliers of the
 // upstream and the caller's group.
 func price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, call pricing.Call, group string, u pricing.Usage) bill {
-	m := pricing.Multipliers{Input: up.Input, Output: up.Output, Group: pricing.One}
-	text := ""
-	if g := snap.Group(group); g != nil {
-		text, m.Group = g.Group.Multiplier, g.Multiplier
-	}
+	m := snap.Multipliers(up, group)
 	call.Upstream = up.ID
-	return bill{
-		Bill: pricing.Settle(snap, call, u, m),
-		by:   request.MultipliersOf(up.Multipliers.Input, up.Multipliers.Output, text),
-	}
+	return bill{Bill: pricing.Settle(snap, call, u, m), by: request.MultipliersOf(m)}
 }
 
 // bill prices an attempt at the present candidate. Of an attempt whose usage is not known nothing is billed. The time

@@ -123,7 +123,7 @@ func (l *life) enter() *failure.Refusal {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
 	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID, Class: l.key.Class(), Weight: l.key.FairWeight()}
-	pass, no := l.d.System.admit(callerOf(l.key), l.key.ID, want, l.c.Gone.Done, l.pulse(),
+	pass, no := l.d.System.admit(callerID(l.key.User, l.key.ID), l.key.ID, want, l.c.Gone.Done, l.pulse(),
 		entrance{l.c.At, l.charged(), l.c.Address})
 	if no == nil {
 		l.pass, l.hasPass = pass, true
@@ -150,13 +150,6 @@ func (l *life) enter() *failure.Refusal {
 func refuse(code, reason string) *failure.Refusal {
 	r := failure.New(code, reason)
 	return &r
-}
-
-func callerOf(k *catalog.Key) CallerID {
-	if k.User != "" {
-		return "user/" + k.User
-	}
-	return "key/" + k.ID
 }
 
 // renew takes the configuration that is in force now, and looks again whether the key may do what it asks for.

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
+	"github.com/penstock/penstock/domain/routing"
 )
 
 // purse is what a request has cost so far, by the facts that are stored or will be, and where.
@@ -22,6 +23,7 @@ type purse struct {
 	tokens int64
 	spent  []share          // at the upstreams' prices, one for each attempt; only while there are shared budgets
 	funded []string         // upstream budgets at which money is set aside
+	most   *pricing.Ask     // the request's bounds, once they were needed: they take a walk over its body
 	short  *failure.Refusal // of an upstream whose budget had none left
 }
 
@@ -121,10 +123,7 @@ const strict = "strict"
 // its group's and the platform's; again before each further attempt, and after a wait, since others may have spent meanwhile
 // (B11, B47). Where no limit is strict it only looks whether anything is left.
 func (l *life) reserve() *failure.Refusal {
-	var user *catalog.User
-	if l.key.User != "" {
-		user = l.snap.User(l.key.User)
-	}
+	user := l.snap.User(l.key.User)
 	own := moneyed(l.key.Limits) || user != nil && moneyed(user.Limits)
 	var room [2]share
 	shared := room[:0]
@@ -145,7 +144,7 @@ func (l *life) reserve() *failure.Refusal {
 		var offers []catalog.Offer
 		for i := range l.tries {
 			if t := &l.tries[i]; !t.dead {
-				offers = append(offers, l.offer(t))
+				offers = append(offers, l.offer(t.Candidate))
 			}
 		}
 		if worst = l.worst(offers).Caller; worst >= 0 {
@@ -175,10 +174,8 @@ func (l *life) fund() bool {
 		return true
 	}
 	of := share{budget: upstreamBudget(l.up.ID)}
-	for i := range l.tries {
-		if t := &l.tries[i]; t.Upstream.ID == l.up.ID && l.up.Budget == strict {
-			of.amount = l.worst([]catalog.Offer{l.offer(t)}).Upstream
-		}
+	if l.up.Budget == strict {
+		of.amount = l.worst([]catalog.Offer{l.offer(l.cand)}).Upstream
 	}
 	if of.amount >= 0 {
 		for _, s := range l.purse.spent {
@@ -202,12 +199,8 @@ func (l *life) fund() bool {
 	return false
 }
 
-func (l *life) offer(t *trial) catalog.Offer {
-	o := catalog.Offer{Upstream: l.snap.Upstream(t.Upstream.ID), Model: t.ResolvedModel, UpstreamModel: t.UpstreamModel}
-	if o.Model == "" {
-		o.Model = l.c.Ask.Model
-	}
-	return o
+func (l *life) offer(c *routing.Candidate) catalog.Offer {
+	return catalog.Offer{Upstream: l.snap.Upstream(c.Upstream.ID), Model: l.modelAt(c), UpstreamModel: c.UpstreamModel}
 }
 
 // worst is the most that one attempt can cost, limit.Unbounded where nobody knows.
@@ -215,7 +208,12 @@ func (l *life) worst(offers []catalog.Offer) pricing.Bound {
 	if l.c.Endpoint.Kind == dialect.CountTokens {
 		return pricing.Bound{}
 	}
-	b, err := l.snap.Worst(l.key, bounds(l.c), l.c.At, nil, offers...)
+	p := &l.purse
+	if p.most == nil {
+		most := bounds(l.c)
+		p.most = &most
+	}
+	b, err := l.snap.Worst(l.key, *p.most, l.c.At, offers...)
 	if err != nil {
 		return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
 	}

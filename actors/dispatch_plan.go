@@ -109,10 +109,7 @@ func (l *life) excluded() []request.Exclusion {
 			list[i].Until = f.Until
 		}
 	}
-	for _, a := range p.ExcludedAccounts {
-		list = append(list, request.Exclusion{Upstream: a.Upstream, Account: a.Account, Reason: a.Reason, Until: a.Until})
-	}
-	return list
+	return append(list, p.ExcludedAccounts...)
 }
 
 // passedOver adds the candidates that turned out to be of no use when they were asked for a lease.

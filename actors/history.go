@@ -53,18 +53,7 @@ func ReadHistory(ctx context.Context, store events.Store, since time.Time, yield
 	if !since.IsZero() {
 		q.Since = since.Add(-longest)
 	}
-	for {
-		err := store.Find(ctx, q, func(c *events.Committed) bool {
-			q.After = c.Last()
-			r.see(c)
-			return true
-		})
-		var bad *events.DecodeError
-		if !errors.As(err, &bad) {
-			return errors.Wrap(err, "read what was spent")
-		}
-		q.After = bad.Last
-	}
+	return errors.Wrap(events.FindReadable(ctx, store, q, r.see, nil), "read what was spent")
 }
 
 // historian follows the streams of requests.
@@ -174,14 +163,6 @@ func arrival(id string, first time.Time) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// caller is whose limits a request has used.
-func (u *Used) caller() CallerID {
-	if u.User != "" {
-		return "user/" + u.User
-	}
-	return "key/" + u.Key
-}
-
 // share names.
 const platformBudget = "platform"
 
@@ -200,18 +181,17 @@ func (s *System) learnPast(callers []*callerRef, since time.Time, budgets budget
 	for _, r := range callers {
 		spent[r.id] = nil
 	}
-	shared := make(map[string][]share, len(budgets.names))
-	times := make(map[string][]time.Time, len(budgets.names))
+	shared := make(map[string][]limit.Spent, len(budgets.names))
 	for _, name := range budgets.names {
 		shared[name] = nil
 	}
 	post := func(name string, cost money.Amount, at time.Time) {
 		if list, asked := shared[name]; asked && cost != 0 {
-			shared[name], times[name] = append(list, share{name, cost}), append(times[name], at)
+			shared[name] = append(list, limit.Spent{At: at, Cost: cost})
 		}
 	}
 	err := s.history(since, func(u *Used) {
-		owner, alone := u.caller(), "key/"+u.Key // alone: the key has left its user since
+		owner, alone := callerID(u.User, u.Key), callerID("", u.Key) // alone: the key has left its user since
 		for _, id := range [...]CallerID{owner, alone} {
 			if list, asked := spent[id]; asked && u.Cost != 0 {
 				spent[id] = append(list, limit.Spent{Key: u.Key, At: u.Settled, Cost: u.Cost})
@@ -231,7 +211,7 @@ func (s *System) learnPast(callers []*callerRef, since time.Time, budgets budget
 		return
 	}
 	for _, r := range callers {
-		s.reported("caller", s.restoreCaller(r, func(d *callerDesk) {
+		s.reported("caller", within(s, r.ref, func(d *callerDesk) {
 			for _, x := range spent[r.id] {
 				d.limits.Fill(x)
 			}
@@ -239,24 +219,17 @@ func (s *System) learnPast(callers []*callerRef, since time.Time, budgets budget
 		}))
 	}
 	if len(budgets.names) > 0 {
-		s.reported("budgets", s.restoreBudgets(func(d *budgetDesk) {
+		s.reported("budgets", within(s, *s.budgets.Load(), func(d *budgetDesk) {
 			for name, list := range shared {
 				if b := d.of[name]; b != nil {
-					for i, x := range list {
-						b.Fill(x.amount, times[name][i])
+					for _, x := range list {
+						b.Fill(x.Cost, x.At)
 					}
 					b.Filled()
 				}
 			}
 		}))
 	}
-}
-
-func (s *System) restoreBudgets(do func(*budgetDesk)) error {
-	desk := s.budgets.Load()
-	m := &restoreBudgets{do: do, done: make(chan error, 1)}
-	s.send(desk.pid, m)
-	return await(m.done, desk.gone)
 }
 
 func (s *System) reported(whose string, err error) {
@@ -269,12 +242,13 @@ func (s *System) reported(whose string, err error) {
 const minute = time.Minute
 
 // RestoreRates brings the windows of rates to where they were: what was sent within the last minute counts from its
-// arrival on, and what it has used beyond its estimate from its settlement on. Call it before there is traffic.
+// arrival on, and what it has used beyond its estimate from its settlement on. Call it before there is traffic. Where nobody
+// has such a window the history is not read.
 func (s *System) RestoreRates(now time.Time) error {
-	if s.history == nil {
+	dir := s.dir.Load()
+	if s.history == nil || !dir.rated {
 		return nil
 	}
-	dir := s.dir.Load()
 	of := map[*callerRef][]Used{}
 	err := s.history(now.Add(-minute-time.Second), func(u *Used) {
 		if r := dir.keys[u.Key]; r != nil && !u.summed {
@@ -282,7 +256,7 @@ func (s *System) RestoreRates(now time.Time) error {
 		}
 	})
 	for r, list := range of {
-		err = errors.CombineErrors(err, s.restoreCaller(r, func(d *callerDesk) {
+		err = errors.CombineErrors(err, within(s, r.ref, func(d *callerDesk) {
 			for _, u := range list {
 				if u.Tokens < 0 {
 					u.Tokens = u.Estimate

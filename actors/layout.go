@@ -74,12 +74,8 @@ func (s *System) Reconfigure(l Layout) {
 func (s *System) instruct(r *upstreamRef, spec catalog.Upstream, accounts []catalog.Account, was *directory) []*accountRef {
 	m := &reconfigureUpstream{spec: spec, accounts: accounts, reply: make(chan []*accountRef, 1)}
 	s.send(r.pid, m)
-	select {
-	case refs := <-m.reply:
-		if refs != nil {
-			return refs
-		}
-	case <-r.gone:
+	if refs := answered(m.reply, r.gone, nil); refs != nil {
+		return refs
 	}
 	s.log.Error("upstream kept its old settings", "upstream", spec.ID)
 	var old []*accountRef

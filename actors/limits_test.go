@@ -17,7 +17,7 @@ func whole(n int64) *int64 { return &n }
 // viewed is what the limits of a key's caller are at now.
 func (h *house) viewed(t *testing.T, key string) (v limit.View) {
 	t.Helper()
-	err := h.restoreCaller(h.dir.Load().keys[key], func(d *callerDesk) { v = d.limits.View(h.now()) })
+	err := within(h.System, h.dir.Load().keys[key].ref, func(d *callerDesk) { v = d.limits.View(h.now()) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func (h *house) viewed(t *testing.T, key string) (v limit.View) {
 
 func (h *house) shared(t *testing.T, name string) (v limit.BudgetView) {
 	t.Helper()
-	if err := h.restoreBudgets(func(d *budgetDesk) { v = d.of[name].View(h.now()) }); err != nil {
+	if err := within(h.System, *h.budgets.Load(), func(d *budgetDesk) { v = d.of[name].View(h.now()) }); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -38,7 +38,7 @@ func (h *house) settled(p Pass, cost money.Amount, tokens int64) {
 	h.Leave(p)
 }
 
-func TestAWindowOpensAgainAtItsVeryMillisecond(t *testing.T) { // A33, pains 1, 2
+func TestAWindowOpensAgainAtItsVeryMillisecond(t *testing.T) { // A33, pain 37
 	h := openHouse(t, Layout{Keys: []catalog.Key{{ID: "k", Limits: &catalog.Limits{RPM: whole(2)}}}})
 	first, no := h.Admit("key/k", "k", req("a"), nil)
 	if no != nil {
@@ -73,7 +73,7 @@ func TestAWindowOpensAgainAtItsVeryMillisecond(t *testing.T) { // A33, pains 1, 
 	}
 }
 
-func TestWhoGivesUpWaitingForASlotIsNotCharged(t *testing.T) { // B10, B31
+func TestWhoGivesUpWaitingForASlotIsNotCharged(t *testing.T) { // B10, B31, pain 37
 	h := openHouse(t, Layout{Keys: []catalog.Key{{ID: "k", Slots: count(1), Limits: &catalog.Limits{RPM: whole(2)}}}})
 	p := h.enter(t, "a", "k").ends("")
 	waiting := h.enter(t, "b", "k").waits()
@@ -102,7 +102,7 @@ func TestMoneyThatOthersSpentWhileItWaitedIsGone(t *testing.T) { // B11, B47
 	}
 }
 
-// B29, B32, pains 9, 16: many requests at once on strict limits never set aside more than there is, and give all of it back.
+// Pains 23, 24, 73: many requests at once on strict limits never set aside more than there is, and give all of it back.
 func TestManyAtOnceNeverSetMoreAsideThanThereIs(t *testing.T) {
 	h := openHouse(t, Layout{
 		Keys: []catalog.Key{
@@ -161,7 +161,7 @@ func TestManyAtOnceNeverSetMoreAsideThanThereIs(t *testing.T) {
 	}
 }
 
-func TestASharedBudgetThatRefusesLeavesTheOthersAsTheyWere(t *testing.T) { // B32
+func TestASharedBudgetThatRefusesLeavesTheOthersAsTheyWere(t *testing.T) {
 	h := openHouse(t, Layout{Budgets: map[string]limit.Money{
 		"group/g":  {Mode: limit.Strict, Rules: []limit.Rule{{Limit: 10}}},
 		"platform": {Mode: limit.Strict, Rules: []limit.Rule{{Limit: 5}}},
@@ -183,7 +183,7 @@ func TestASharedBudgetThatRefusesLeavesTheOthersAsTheyWere(t *testing.T) { // B3
 	}
 }
 
-// After a restart the limits are those that were counted live: a rule that is new asks the history, and rates too (B48).
+// After a restart the limits are those that were counted live: a rule that is new asks the history, and rates too (pain 22).
 func TestNewRulesKnowWhatWasSpentBefore(t *testing.T) {
 	past := []Used{
 		{Key: "k", Group: "g", Settled: testStart.Add(-time.Hour), Cost: 7, Upstreams: []UsedUpstream{{"a", 2}, {"b", 3}}},
@@ -214,5 +214,36 @@ func TestNewRulesKnowWhatWasSpentBefore(t *testing.T) {
 	}
 	if a, b := h.shared(t, "platform").Sums[0].Spent, h.shared(t, "upstream/b").Sums[0].Spent; a != 112 || b != 3 {
 		t.Errorf("%v %v", a, b)
+	}
+}
+
+// A start is not made longer for windows that nobody has.
+func TestRatesAreOnlyReadWhereSomebodyHasAWindow(t *testing.T) {
+	for _, c := range []struct {
+		says string
+		key  catalog.Key
+		user *catalog.User
+		read bool
+	}{
+		{"no limit at all", catalog.Key{ID: "k"}, nil, false},
+		{"a budget only", catalog.Key{ID: "k", Limits: &catalog.Limits{Budget: "5"}}, nil, false},
+		{"requests of a key", catalog.Key{ID: "k", Limits: &catalog.Limits{RPM: whole(5)}}, nil, true},
+		{"tokens of a user", catalog.Key{ID: "k", User: "u"}, &catalog.User{ID: "u", Limits: &catalog.Limits{TPM: whole(5)}}, true},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			var reads int
+			h := &house{t: t}
+			h.System = NewSystem(Options{Now: h.now, History: func(time.Time, func(*Used)) error { reads++; return nil }})
+			t.Cleanup(func() { _ = h.Stop(t.Context()) })
+			l := Layout{Keys: []catalog.Key{c.key}}
+			if c.user != nil {
+				l.Users = []catalog.User{*c.user}
+			}
+			h.Reconfigure(l)
+			reads = 0 // of budgets, which are asked for as soon as they are there
+			if err := h.RestoreRates(h.now()); err != nil || (reads > 0) != c.read {
+				t.Fatalf("read %d times, %v", reads, err)
+			}
+		})
 	}
 }

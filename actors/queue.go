@@ -89,7 +89,7 @@ func (u *upstreamDesk) serve(now time.Time) {
 		if ok, _ := u.breaker.Check(now); !ok {
 			return
 		}
-		w := u.gate.NextAt(now, func(w *gate.Waiter) bool { return u.usable(&w.Tag.(*joinUpstream).grant, now) })
+		w := u.gate.Next(now, func(w *gate.Waiter) bool { return u.usable(&w.Tag.(*joinUpstream).grant, now) })
 		if w == nil {
 			return
 		}

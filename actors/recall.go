@@ -49,11 +49,7 @@ func (s *System) Free(ctx context.Context, upstream, request string, attempt int
 	}
 	m := &recallLease{request: request, attempt: attempt, reason: reason, reply: make(chan *recalled, 1)}
 	s.send(r.pid, m)
-	var is *recalled
-	select {
-	case is = <-m.reply:
-	case <-r.gone:
-	}
+	is := answered(m.reply, r.gone, nil)
 	switch {
 	case is == nil:
 		return FreedLease{}, errors.Wrapf(reasonError(LocalFault), "upstream %q", upstream)

@@ -128,11 +128,7 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 		return out
 	}
 	ask := s.Ask()
-	model := d.ResolvedModel
-	if model == "" {
-		model = ask.Model
-	}
-	b := price(snap, up, pricing.Call{Model: model, UpstreamModel: d.UpstreamModel, At: s.AdmittedAt}, ask.Group, u)
+	b := price(snap, up, pricing.Call{Model: cmp.Or(d.ResolvedModel, ask.Model), UpstreamModel: d.UpstreamModel, At: s.AdmittedAt}, ask.Group, u)
 	b.into(out)
 	return out
 }

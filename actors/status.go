@@ -95,12 +95,8 @@ func (s *System) Status(upstream string) (UpstreamStatus, bool) {
 	}
 	m := &statusUpstream{reply: make(chan *UpstreamStatus, 1)}
 	s.send(r.pid, m)
-	select {
-	case st := <-m.reply:
-		if st != nil {
-			return *st, true
-		}
-	case <-r.gone:
+	if st := answered(m.reply, r.gone, nil); st != nil {
+		return *st, true
 	}
 	return UpstreamStatus{}, false
 }

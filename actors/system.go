@@ -63,6 +63,7 @@ type directory struct {
 	accounts  map[string]*accountRef
 	callers   map[CallerID]*callerRef
 	keys      map[string]*callerRef
+	rated     bool // a caller has a limit of rates
 }
 
 type upstreamRef struct {
@@ -247,7 +248,7 @@ func (s *System) Restore(fact events.Fact, at time.Time) error {
 		return toAccount(f.Account)
 	case *access.Bound:
 		if r := d.keys[f.Key]; r != nil {
-			return s.restoreCaller(r, func(c *callerDesk) {
+			return within(s, r.ref, func(c *callerDesk) {
 				if b := c.bound[f.Key]; b != nil {
 					b.Bind(f.Address, at)
 				}
@@ -255,21 +256,6 @@ func (s *System) Restore(fact events.Fact, at time.Time) error {
 		}
 	}
 	return nil
-}
-
-// await receives an answer, or gives up when the actor is gone.
-func await(done chan error, gone chan struct{}) error {
-	select {
-	case err := <-done:
-		return err
-	case <-gone:
-		select {
-		case err := <-done:
-			return err
-		default:
-			return errors.New("stopped")
-		}
-	}
 }
 
 // Stop ends all actors and answers everybody who waits for one, with Stopped. Nothing is granted afterwards. It returns

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/ledger"
 	"github.com/penstock/penstock/domain/node"
 	"github.com/penstock/penstock/domain/request"
 )
@@ -30,6 +31,7 @@ var lines = []line{
 	of("attempt.failed", 1, walkFailed),
 	of[request.Progressed]("request.progressed", 1, nil),
 	of("request.settled", 2, walkSettled),
+	of[request.Repriced]("request.repriced", 1, nil),
 
 	of[breaker.Opened]("upstream.opened", 1, nil),
 	of[breaker.HalfOpened]("upstream.half_opened", 1, nil),
@@ -65,6 +67,11 @@ var lines = []line{
 	of[catalog.WebhookRegistered]("webhook.registered", 1, nil),
 	of[catalog.WebhookChanged]("webhook.changed", 1, nil),
 	of[catalog.WebhookRemoved]("webhook.removed", 1, nil),
+
+	of[ledger.Credited]("balance.credited", 1, nil),
+	of[ledger.Adjusted]("balance.adjusted", 1, nil),
+	of[ledger.Granted]("subscription.granted", 1, nil),
+	of[ledger.Revoked]("subscription.revoked", 1, nil),
 
 	of[books.Closed]("books.closed", 1, nil),
 	of[books.Removed]("books.removed", 1, nil),
@@ -144,26 +151,6 @@ func Names() []string {
 		names[i] = l.name
 	}
 	return names
-}
-
-// TypesOf is Row.Types for these facts: their tags, space-separated, in order. What is no fact leaves no trace in
-// it; Encode refuses that.
-func TypesOf(facts []Fact) string { return known.typesOf(facts) }
-
-func (c *catalogue) typesOf(facts []Fact) string {
-	var room [96]byte
-	b := room[:0]
-	for _, f := range facts {
-		l := c.byType[reflect.TypeOf(f)]
-		if l == nil {
-			continue
-		}
-		if len(b) > 0 {
-			b = append(b, ' ')
-		}
-		b = append(b, l.tag...)
-	}
-	return c.joined(b)
 }
 
 // joinedMax bounds the Row.Types that are kept; requests write a handful of them.

@@ -113,10 +113,11 @@ func (c *catalogue) decode(types string, payload []byte) ([]Fact, error) {
 
 // decodeOne reads the object that comes next; m turns bad when there is none.
 func (c *catalogue) decodeOne(name string, schema int, m *members) (Fact, error) {
-	if err := c.readable(name, schema); err != nil || m.bad {
+	l, err := c.readable(name, schema)
+	if err != nil || m.bad {
 		return nil, err
 	}
-	l, start := c.byName[name], m.rest
+	start := m.rest
 	if l.walk != nil && schema == l.schema {
 		f := l.empty()
 		if l.walk(m, f); !m.bad {
@@ -140,16 +141,16 @@ func (c *catalogue) decodeOne(name string, schema int, m *members) (Fact, error)
 	return f, json.Unmarshal(object, f)
 }
 
-// readable is why facts of this name and schema can not be read, nil when they can.
-func (c *catalogue) readable(name string, schema int) error {
+// readable is the line of facts of this name and schema, or why they can not be read.
+func (c *catalogue) readable(name string, schema int) (*line, error) {
 	l := c.byName[name]
 	switch {
 	case l == nil:
-		return errors.New("unknown type")
+		return nil, errors.New("unknown type")
 	case schema < 1 || schema > l.schema:
-		return fmt.Errorf("schema %d is unknown, this version knows 1 to %d", schema, l.schema)
+		return nil, fmt.Errorf("schema %d is unknown, this version knows 1 to %d", schema, l.schema)
 	}
-	return nil
+	return l, nil
 }
 
 // lift brings an object from the schema it was written in to the one of today.

@@ -44,6 +44,7 @@ func walkAdmitted(m *members, f *request.Admitted) {
 	list(m, `,"plan":`, &f.Plan, candidate)
 	listIfAny(m, `,"excluded":`, &f.Excluded, exclusion)
 	m.textIfAny(`,"affinity":`, &f.Affinity)
+	m.textIfAny(`,"paid_by":`, &f.PaidBy)
 }
 
 func walkQueued(m *members, f *request.Queued) {
@@ -137,6 +138,7 @@ func walkMultipliers(m *members, f *request.Multipliers) {
 	m.textIfAny(`,"input":`, &f.Input)
 	m.textIfAny(`,"output":`, &f.Output)
 	m.textIfAny(`,"group":`, &f.Group)
+	m.textIfAny(`,"key":`, &f.Key)
 }
 
 func usageIfAny(m *members, quoted string, u *pricing.Usage) {

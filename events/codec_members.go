@@ -173,23 +173,24 @@ func (m *members) time(quoted string, v *time.Time) {
 		m.out = v.UTC().AppendFormat(m.out, timeLayout)
 		m.out = append(m.out, '"')
 	} else if m.must(quoted) {
-		var s string
-		m.textValue(&s)
-		t, err := time.Parse(timeLayout, s)
-		m.bad = m.bad || err != nil
-		*v = t
+		m.timeValue(v)
 	}
 }
 
 func (m *members) timeIfAny(quoted string, v *time.Time) {
-	if m.reading {
-		if len(m.rest) <= len(quoted) || m.rest[1:len(quoted)] != quoted[1:] {
-			return
-		}
-	} else if v.IsZero() {
-		return
+	if m.reading && m.name(quoted) {
+		m.timeValue(v)
+	} else if !m.reading && !v.IsZero() {
+		m.time(quoted, v)
 	}
-	m.time(quoted, v)
+}
+
+func (m *members) timeValue(v *time.Time) {
+	var s string
+	m.textValue(&s)
+	t, err := time.Parse(timeLayout, s)
+	m.bad = m.bad || err != nil
+	*v = t
 }
 
 // listIfAny is list for a member that is left out when empty.

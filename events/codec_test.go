@@ -344,8 +344,9 @@ func TestObjectsSplitsAPayload(t *testing.T) {
 func TestTypesAreFoundByName(t *testing.T) {
 	require.True(t, HasType("request.admitted attempt.dispatched@2", "attempt.dispatched"))
 	require.False(t, HasType("request.admitted", "request.admit"))
-	require.Equal(t, "request.admitted attempt.dispatched",
-		TypesOf([]Fact{&request.Admitted{}, &request.Dispatched{}}))
+	r := Row{Facts: []Fact{&request.Admitted{}, &request.Dispatched{}}}
+	require.NoError(t, Encode(&r))
+	require.Equal(t, "request.admitted attempt.dispatched", r.Types)
 	for name, schema := range EachType("a.b@12") {
 		require.Equal(t, "a.b", name)
 		require.Equal(t, 12, schema)

@@ -350,9 +350,12 @@ func encode(rows []Row) error {
 	return nil
 }
 
-func (j *Journal) signal() {
+func (j *Journal) signal() { raise(j.wake) }
+
+// raise says that there is something to look at, on a channel of capacity 1.
+func raise(c chan struct{}) {
 	select {
-	case j.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -184,7 +184,7 @@ func (j *Journal) awaitDrain() bool {
 	}
 }
 
-// idleClosed says that Close was called and nothing is left but in the spool.
+// idleClosed says that Close was called and nothing is left, but maybe in the spool.
 func (j *Journal) idleClosed() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -309,7 +309,7 @@ func (j *Journal) drainOne(ctx context.Context, d *drainer) error {
 	for i := range group {
 		entries[i] = &entry{Append: group[i].Append}
 		if results[i].Err != nil {
-			j.logRefused(group[i].Append, results[i].Err)
+			logRefused(j.log, group[i].Append, results[i].Err)
 		}
 	}
 	j.handOn(entries, results)
@@ -317,13 +317,6 @@ func (j *Journal) drainOne(ctx context.Context, d *drainer) error {
 	j.passed(group[len(group)-1].n)
 	j.mu.Unlock()
 	return nil
-}
-
-func raise(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // storeContext bounds a commit where there is a spool to go to.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -92,10 +93,7 @@ func (j *Journal) pause(retry *time.Duration) bool {
 	defer timer.Stop()
 	*retry = min(*retry*2, retryMax)
 	for {
-		j.mu.Lock()
-		idle := j.closed && len(j.queue) == 0 && len(j.backlog) == 0
-		j.mu.Unlock()
-		if idle {
+		if j.idleClosed() {
 			return false
 		}
 		select {
@@ -257,13 +255,13 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 		case e.choice != nil && results[i].Err == nil:
 			e.choice.taken = true
 		case results[i].Err != nil && (e.choice == nil || e.mode == Last && !e.choice.taken):
-			j.logRefused(e.Append, results[i].Err)
+			logRefused(j.log, e.Append, results[i].Err)
 		}
 	}
 }
 
-func (j *Journal) logRefused(a Append, err error) {
-	j.log.Error("append refused", "stream", streamOf(a), "types", a.Rows[0].Types, "error", err)
+func logRefused(log *slog.Logger, a Append, err error) {
+	log.Error("append refused", "stream", streamOf(a), "types", a.Rows[0].Types, "error", err)
 }
 
 // handOn gives a group that is stored to the projections, and counts it.
@@ -326,11 +324,9 @@ func (o *openRequests) init(open map[string]Position, head Position) {
 	slices.SortFunc(o.first, func(a, b openRequest) int { return cmp.Compare(a.at, b.at) })
 }
 
-const requestStream = "request/"
-
 func (o *openRequests) saw(c *Committed) {
 	o.last = max(o.last, c.Last()) // an append that was stored before comes back with its old position
-	if !strings.HasPrefix(c.Stream, requestStream) {
+	if !strings.HasPrefix(c.Stream, RequestStreams) {
 		return
 	}
 	switch _, known := o.at[c.Stream]; {
@@ -346,7 +342,7 @@ func (o *openRequests) saw(c *Committed) {
 func (o *openRequests) mayHold(a *Append) {
 	for i := range a.Rows {
 		r := &a.Rows[i]
-		if _, known := o.at[r.Stream]; !known && r.Version == 0 && strings.HasPrefix(r.Stream, requestStream) {
+		if _, known := o.at[r.Stream]; !known && r.Version == 0 && strings.HasPrefix(r.Stream, RequestStreams) {
 			o.at[r.Stream] = o.last + 1
 			o.first = append(o.first, openRequest{r.Stream, o.last + 1})
 		}

@@ -25,6 +25,34 @@ type Stored struct {
 // End is the position of the row's last fact.
 func (s *Stored) End() Position { return s.Position + Position(s.N) - 1 }
 
+// Decode sets the row's Facts. An error is a *DecodeError.
+func (s *Stored) Decode() (err error) {
+	s.Facts, err = Decode(s.Types, s.Payload)
+	return s.damaged(err)
+}
+
+// damaged says of which row an error of its facts is; nil stays nil.
+func (s *Stored) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &DecodeError{Position: s.Position, Last: s.End(), Stream: s.Stream, Err: err}
+}
+
+// HandOn decodes the rows of a page and yields them, as all readings of a Store do. more is false when yield has ended it,
+// and with an error.
+func HandOn(page []Stored, yield func(*Committed) bool) (more bool, err error) {
+	for i := range page {
+		if err := page[i].Decode(); err != nil {
+			return false, err
+		}
+		if !yield(&page[i].Committed) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Decoder decodes facts of some names only. One goroutine may use it.
 type Decoder struct {
 	all   bool
@@ -71,10 +99,7 @@ func (d *Decoder) Decode(s *Stored) error {
 	if err == nil {
 		s.Facts, err = p.decode(unsafe.String(unsafe.SliceData(s.Payload), len(s.Payload)))
 	}
-	if err == nil {
-		return nil
-	}
-	return &DecodeError{Position: s.Position, Last: s.End(), Stream: s.Stream, Err: err}
+	return s.damaged(err)
 }
 
 func (d *Decoder) plan(types string) *plan {
@@ -88,7 +113,7 @@ func (d *Decoder) plan(types string) *plan {
 		if want {
 			p.last = len(p.steps)
 		}
-		if err := known.readable(name, schema); err != nil && p.err == nil {
+		if _, err := known.readable(name, schema); err != nil && p.err == nil {
 			p.err = fmt.Errorf("%w: fact %d, %s: %w", ErrFact, len(p.steps)-1, name, err)
 		}
 	}

@@ -123,19 +123,11 @@ func (d *drainer) lookUp(ctx context.Context, group []spooled, stream string) (m
 		}
 	}
 	places := map[[32]byte][]place{}
-	for {
-		err := d.store.Find(ctx, q, func(c *Committed) bool {
-			content := d.content(&c.Row)
-			places[content] = append(places[content], place{c.Position, c.Version})
-			q.After = c.Last()
-			return true
-		})
-		var bad *DecodeError
-		if !errors.As(err, &bad) { // what cannot be read is none of ours
-			return places, err
-		}
-		q.After = bad.Last
-	}
+	err := FindReadable(ctx, d.store, q, func(c *Committed) {
+		content := d.content(&c.Row)
+		places[content] = append(places[content], place{c.Position, c.Version})
+	}, nil) // what cannot be read is none of ours
+	return places, err
 }
 
 // content is what tells a row from others of its stream.
@@ -183,7 +175,7 @@ func (s *Spool) Drain(ctx context.Context, store Store) (drained int64, err erro
 		}
 		for i := range group {
 			if results[i].Err != nil {
-				s.log.Error("append refused", "stream", streamOf(group[i].Append), "types", group[i].Rows[0].Types, "error", results[i].Err)
+				logRefused(s.log, group[i].Append, results[i].Err)
 			}
 		}
 		drained += int64(len(group))

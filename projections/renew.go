@@ -37,7 +37,7 @@ func forgetShadows(ctx context.Context, model ReadModel, list []Projection, stor
 			err = shadow.Discard()
 		}
 		if err != nil {
-			return fmt.Errorf("projections: remove shadow of %s: %w", p.Name(), err)
+			return fmt.Errorf("remove shadow of %s: %w", p.Name(), err)
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func Renew(ctx context.Context, store events.Store, model ReadModel, list []Proj
 		return fmt.Errorf("projections: read head: %w", err)
 	}
 	if err := forgetShadows(ctx, model, list, stored, head); err != nil {
-		return err
+		return fmt.Errorf("projections: %w", err)
 	}
 	for _, p := range list {
 		if !outdated(p, find(stored, p.Name()), head) {
@@ -72,7 +72,7 @@ func Renew(ctx context.Context, store events.Store, model ReadModel, list []Proj
 func (r *Runner) standStill(ctx context.Context, p Projection, at Checkpoint) error {
 	serves, err := r.o.Model.Serves(ctx, p)
 	if err != nil {
-		return fmt.Errorf("projections: look at the tables of %s: %w", p.Name(), err)
+		return fmt.Errorf("look at the tables of %s: %w", p.Name(), err)
 	}
 	r.o.Logger.Info("projection is rebuilt beside its rows", "projection", p.Name(), "version", p.Version(),
 		"version_stored", at.Version, "position_stored", at.Position, "served", serves)
@@ -86,7 +86,7 @@ func (r *Runner) standStill(ctx context.Context, p Projection, at Checkpoint) er
 func (r *Runner) renew() {
 	defer close(r.renewed)
 	for _, p := range r.o.Projections {
-		for backoff := time.Duration(0); r.rest(backoff) && r.Rebuilding(p.Name()) != nil; {
+		for backoff := time.Duration(0); rest(r.renewing, backoff) && r.Rebuilding(p.Name()) != nil; {
 			report, err := r.Rebuild(r.renewing, p.Name(), nil)
 			if err == nil {
 				r.o.Logger.Info("projection is rebuilt", "projection", p.Name(), "version", p.Version(),
@@ -115,19 +115,6 @@ func (r *Runner) failed(p Projection, err error, first bool) {
 		s.fault = err
 	}
 	r.mu.Unlock()
-}
-
-// rest waits; false means that the runner is to stop.
-func (r *Runner) rest(d time.Duration) bool {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.renewing.Done():
-		}
-	}
-	return r.renewing.Err() == nil
 }
 
 // Rebuilt waits until no projection is being rebuilt any more that Start has found to be of another version. The error
@@ -198,11 +185,13 @@ func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (
 	if err != nil {
 		return report, err
 	}
-	for reached := events.Position(0); reached == 0 || last-reached > rebuildGap; last = r.known() {
+	for gap := events.Position(rebuildGap + 1); gap > rebuildGap; {
 		if err := again.upTo(ctx, last); err != nil {
 			return report, err
 		}
-		reached = max(last, 1)
+		reached := last
+		last = r.known()
+		gap = last - reached
 	}
 	err = r.Exclusive(ctx, func(ctx context.Context) error {
 		if err := again.swap(ctx, r.o.Model, r.folder.at, &report); err != nil {

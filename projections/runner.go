@@ -126,27 +126,12 @@ func (r *Runner) Start(ctx context.Context) error {
 	if r.isStopped() {
 		return ErrStopped
 	}
-	removed, err := removedBy(ctx, r.o.Store, maxPosition)
+	head, err := r.place(ctx)
+	if err == nil {
+		err = r.toHead(ctx, head)
+	}
 	if err != nil {
 		return fmt.Errorf("projections: %w", err)
-	}
-	head, err := r.o.Store.Head(ctx)
-	if err != nil {
-		return fmt.Errorf("projections: read head: %w", err)
-	}
-	tracked, err := r.checkpoints(ctx, removed, head)
-	if err != nil {
-		return err
-	}
-	r.folder = newFolder(r.o.Store, tracked)
-	if err := r.folder.begin(ctx, removed); err != nil {
-		return fmt.Errorf("projections: %w", err)
-	}
-	if err := r.folder.prime(ctx, head); err != nil {
-		return fmt.Errorf("projections: %w", err)
-	}
-	if err := r.toHead(ctx, head); err != nil {
-		return err
 	}
 	r.note(nil)
 	r.mu.Lock()
@@ -167,10 +152,10 @@ func (r *Runner) toHead(ctx context.Context, head events.Position) error {
 	for more := true; more; {
 		var err error
 		if more, err = r.folder.pull(ctx, maxPosition, r.o.RowsMax); err != nil {
-			return fmt.Errorf("projections: read events: %w", err)
+			return fmt.Errorf("read events: %w", err)
 		}
 		if err := r.folder.commit(ctx, r.o.Model); err != nil {
-			return fmt.Errorf("projections: write rows: %w", err)
+			return fmt.Errorf("write rows: %w", err)
 		}
 		tell(ctx, Progress{Projection: CatchingUp, From: from, Position: r.folder.at, To: max(head, r.folder.at)})
 	}
@@ -190,7 +175,7 @@ const maxPosition = events.Position(1<<63 - 1)
 func (r *Runner) checkpoints(ctx context.Context, removed gone, head events.Position) ([]tracked, error) {
 	stored, err := r.o.Model.Checkpoints(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("projections: read checkpoints: %w", err)
+		return nil, fmt.Errorf("read checkpoints: %w", err)
 	}
 	if err := forgetShadows(ctx, r.o.Model, r.o.Projections, stored, head); err != nil {
 		return nil, err
@@ -208,7 +193,7 @@ func (r *Runner) checkpoints(ctx context.Context, removed gone, head events.Posi
 			r.o.Logger.Info("rebuilding projection", "projection", p.Name(), "position", at.Position, "head", head,
 				"version", p.Version(), "version_stored", at.Version)
 			if err := r.o.Model.Reset(ctx, p); err != nil {
-				return nil, fmt.Errorf("projections: reset %s: %w", p.Name(), err)
+				return nil, fmt.Errorf("reset %s: %w", p.Name(), err)
 			}
 			at.Position = 0
 		}

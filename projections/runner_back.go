@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/penstock/penstock/events"
 )
 
 // ErrOtherWriter stops a runner: the stored rows are ahead of all that it has written, or of another version, so that somebody
@@ -35,35 +37,35 @@ func (r *Runner) comeBack(ctx context.Context, why error) error {
 			r.o.Logger.Warn("rows were set back, what they lack is folded again", "projection", p.Name(), "position", at.Position, "was", p.done)
 		}
 	}
-	if err := r.place(ctx); err != nil {
+	before := r.folder
+	if _, err := r.place(ctx); err != nil {
 		return fmt.Errorf("begin again after %w: %w", why, err)
 	}
+	before.drop()
+	r.folder.bad, r.tried = before.bad, r.tried[:0]
 	return nil
 }
 
-// place makes a folder that goes on from the stored rows.
-func (r *Runner) place(ctx context.Context) error {
+// place makes a folder that goes on from the stored rows. head is where the store ends.
+func (r *Runner) place(ctx context.Context) (head events.Position, err error) {
 	removed, err := removedBy(ctx, r.o.Store, maxPosition)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	head, err := r.o.Store.Head(ctx)
-	if err != nil {
-		return fmt.Errorf("read head: %w", err)
+	if head, err = r.o.Store.Head(ctx); err != nil {
+		return 0, fmt.Errorf("read head: %w", err)
 	}
 	tracked, err := r.checkpoints(ctx, removed, head)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	f := newFolder(r.o.Store, tracked)
 	if err := f.begin(ctx, removed); err != nil {
-		return err
+		return 0, err
 	}
 	if err := f.prime(ctx, head); err != nil {
-		return err
+		return 0, err
 	}
-	r.folder.drop()
-	f.bad = r.folder.bad
-	r.folder, r.tried = f, r.tried[:0]
-	return nil
+	r.folder = f
+	return head, nil
 }

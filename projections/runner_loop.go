@@ -87,18 +87,22 @@ func (r *Runner) try(backoff time.Duration) time.Duration {
 
 // finish writes the rest, again and again until it succeeds or Stop gives up.
 func (r *Runner) finish(backoff time.Duration) {
-	for {
-		if backoff = r.try(backoff); backoff == 0 {
-			return
-		}
-		timer := time.NewTimer(backoff)
+	for backoff = r.try(backoff); backoff > 0 && rest(r.life, backoff); {
+		backoff = r.try(backoff)
+	}
+}
+
+// rest waits; false means that the context has ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-r.life.Done():
-			timer.Stop()
-			return
+		case <-ctx.Done():
 		}
 	}
+	return ctx.Err() == nil
 }
 
 // work folds everything that is queued or known to be stored, and commits. After an error what is not folded yet is

@@ -90,21 +90,12 @@ func (s *Store) scan(ctx context.Context, newest bool, limit int, yield func(*ev
 			return nil
 		}
 		given++
-		if more, err := hand(*c, yield); !more || err != nil {
+		one := []events.Stored{{Committed: *c, N: int64(len(c.Facts))}}
+		if more, err := events.HandOn(one, yield); !more || err != nil {
 			return err
 		}
 	}
 	return err
-}
-
-// hand decodes a row and gives it to yield.
-func hand(c events.Committed, yield func(*events.Committed) bool) (more bool, err error) {
-	facts, err := events.Decode(c.Types, c.Payload)
-	if err != nil {
-		return false, &events.DecodeError{Position: c.Position, Last: c.Last(), Stream: c.Stream, Err: err}
-	}
-	c.Facts = facts
-	return yield(&c), nil
 }
 
 // Head is the position of the last stored fact.

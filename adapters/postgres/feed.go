@@ -182,15 +182,10 @@ type feedSource struct{ *Store }
 func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *events.FeedFilter, limit int) (p events.FeedPage, err error) {
 	p.Through = after
 	err = s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		head, days, err := readDays(ctx, c)
+		q, head, err := behind(ctx, c, after)
 		if err != nil {
 			return err
 		}
-		low, err := firstReaching(ctx, c, days, after+1)
-		if err != nil {
-			return err
-		}
-		q := &question{segments: segments(days, low, head, daysMax)}
 		page, err := q.rows(ctx, c, nil, limit)
 		if err != nil {
 			return err
@@ -198,7 +193,7 @@ func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *even
 		p = events.FeedPage{Through: max(after, head), More: len(page) == limit}
 		for i := range page {
 			if p.More {
-				p.Through = page[i].Position + events.Position(page[i].n) - 1
+				p.Through = page[i].End()
 			}
 			if f.Row(&page[i].Committed) {
 				p.Rows = append(p.Rows, page[i].Committed)

@@ -49,7 +49,7 @@ func OpenReadModel(ctx context.Context, dsn string, list ...projections.Projecti
 	}
 	err = m.setUp(ctx, list)
 	if err == nil {
-		err = m.sweep(ctx)
+		err = m.sweepShadows(ctx)
 	}
 	if err == nil {
 		err = m.sweepUnwanted(ctx, list)
@@ -84,7 +84,7 @@ func (m *ReadModel) setUp(ctx context.Context, list []projections.Projection) er
 			if at.Version != 0 && at.Version != p.Version() {
 				continue
 			}
-			if err := w.create(ctx, p, m.hold != nil); err != nil {
+			if err := w.create(ctx, p); err != nil {
 				return err
 			}
 			at.Version = p.Version()
@@ -117,7 +117,7 @@ func (m *ReadModel) Reset(ctx context.Context, p projections.Projection) error {
 		if _, err := w.locked(ctx, []string{p.Name()}); err != nil {
 			return err
 		}
-		if err := w.anew(ctx, p, m.hold != nil); err != nil {
+		if err := w.anew(ctx, p); err != nil {
 			return err
 		}
 		return w.setCheckpoint(ctx, projections.Checkpoint{Projection: p.Name(), Version: p.Version()}, p)

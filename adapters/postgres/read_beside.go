@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 
 	"github.com/cockroachdb/errors"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/projections"
 )
@@ -89,27 +88,10 @@ func (s shadowSchema) Discard() error {
 	return s.Close()
 }
 
-// sweepBeside drops the shadows that are not to be kept, as far as they are ours to drop and nobody has them open.
+// sweepBeside drops the shadows that are not to be kept, as far as nobody has them open.
 func (m *ReadModel) sweepBeside(ctx context.Context, unwanted func(schema string) bool) error {
-	return m.transact(ctx, readCommitMax, func(ctx context.Context, w *readWriter) error {
-		schemas, err := w.schemas(ctx, besidePrefix, besideMark)
-		if err != nil {
-			return err
-		}
-		for _, schema := range schemas {
-			if !unwanted(schema) {
-				continue
-			}
-			var dead bool
-			err := w.conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1, $2)", lockBeside, besideLock(schema)).Scan(&dead)
-			if err == nil && dead {
-				err = w.run(ctx, "DROP SCHEMA IF EXISTS "+quote(schema)+" CASCADE")
-			}
-			if err != nil {
-				return errors.Wrapf(err, "remove shadow %s", schema)
-			}
-		}
-		return nil
+	return m.sweep(ctx, besidePrefix, besideMark, lockBeside, func(schema string) (int32, bool) {
+		return besideLock(schema), unwanted(schema)
 	})
 }
 
@@ -120,17 +102,6 @@ func (m *ReadModel) sweepUnwanted(ctx context.Context, list []projections.Projec
 		wanted[besideSchema(p)] = true
 	}
 	return m.sweepBeside(ctx, func(schema string) bool { return !wanted[schema] })
-}
-
-// schemas are those of ours whose names begin so.
-func (w *readWriter) schemas(ctx context.Context, prefix, mark string) ([]string, error) {
-	rows, err := w.conn.Query(ctx, `SELECT nspname FROM pg_namespace
-		WHERE starts_with(nspname::text, $1) AND obj_description(oid, 'pg_namespace') = $2 AND pg_has_role(nspowner, 'USAGE')`, prefix, mark)
-	if err != nil {
-		return nil, errors.Wrap(err, "look for shadows")
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return list, errors.Wrap(err, "look for shadows")
 }
 
 // Serves implements projections.ReadModel.

@@ -32,7 +32,7 @@ func (w *readWriter) copiesInto(t *readTable, op projections.Op) *copying {
 }
 
 // add makes a row of the batch ready to be copied, too.
-func (c *copying) add(b *readBatch, values []projections.Value) error {
+func (c *copying) add(b *readBatch, values []projections.Value) (err error) {
 	key := values[0].Int()
 	if c.rows == 0 {
 		c.text = append(c.text[:0], copyHead...)
@@ -40,14 +40,8 @@ func (c *copying) add(b *readBatch, values []projections.Value) error {
 	}
 	c.low, c.last = min(c.low, key), max(c.last, key)
 	c.rows++
-	c.text = binary.BigEndian.AppendUint16(c.text, uint16(len(values)))
-	for i, v := range values {
-		var err error
-		if c.text, err = appendField(c.text, b.table.kinds[i], b.table.names[i], v); err != nil {
-			return err
-		}
-	}
-	return nil
+	c.text, err = b.table.appendRow(c.text, values)
+	return err
 }
 
 // send copies what waits; false: some of it may be there already.

@@ -28,7 +28,7 @@ func (m *ReadModel) Replace(ctx context.Context, p projections.Projection, with 
 			}
 			return w.setCheckpoint(ctx, at, p)
 		}
-		if err := w.create(ctx, p, m.hold != nil); err != nil {
+		if err := w.create(ctx, p); err != nil {
 			return err
 		}
 		for _, t := range p.Tables() {
@@ -56,7 +56,7 @@ func (w *readWriter) supersede(ctx context.Context, p projections.Projection, wi
 		return errors.Wrap(err, "make room for new tables")
 	}
 	for _, t := range tables {
-		statements := incoming.createTable(t, p, false)
+		statements := incoming.createTable(t, p)
 		err := w.run(ctx, statements[0])
 		if err == nil {
 			err = incoming.bring(ctx, t, t.Name, with)
@@ -173,14 +173,23 @@ func (c *copyText) more() error {
 			c.ready, c.ended = binary.BigEndian.AppendUint16(b, math.MaxUint16), true // no further row
 			return c.rows.Err()
 		}
-		b = binary.BigEndian.AppendUint16(b, uint16(len(row)))
-		for i, v := range row {
-			var err error
-			if b, err = appendField(b, c.table.kinds[i], c.table.names[i], v); err != nil {
-				return errors.Wrapf(err, "row %v: column %s", row[:c.table.Key], c.table.Columns[i].Name)
-			}
+		var err error
+		if b, err = c.table.appendRow(b, row); err != nil {
+			return errors.Wrapf(err, "row %v", row[:c.table.Key])
 		}
 	}
 	c.ready = b
 	return nil
+}
+
+// appendRow appends a row of a binary COPY.
+func (t *readTable) appendRow(b []byte, row []projections.Value) ([]byte, error) {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(row)))
+	for i, v := range row {
+		var err error
+		if b, err = appendField(b, t.kinds[i], t.names[i], v); err != nil {
+			return b, errors.Wrapf(err, "column %s", t.Columns[i].Name)
+		}
+	}
+	return b, nil
 }

@@ -105,7 +105,7 @@ func (w *readWriter) createSchema(ctx context.Context, mark string) error {
 }
 
 // create makes the tables of a projection that are missing.
-func (w *readWriter) create(ctx context.Context, p projections.Projection, shadow bool) error {
+func (w *readWriter) create(ctx context.Context, p projections.Projection) error {
 	tables, err := readTables(p)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *readWriter) create(ctx context.Context, p projections.Projection, shado
 			w.known[t.Name] = t
 			continue
 		}
-		if err := w.run(ctx, w.createTable(t, p, shadow)...); err != nil {
+		if err := w.run(ctx, w.createTable(t, p)...); err != nil {
 			return errors.Wrapf(err, "create table %s", t.Name)
 		}
 		w.known[t.Name] = t
@@ -128,17 +128,17 @@ func (w *readWriter) create(ctx context.Context, p projections.Projection, shado
 	return nil
 }
 
-func (w *readWriter) createTable(t *readTable, p projections.Projection, shadow bool) []string {
+func (w *readWriter) createTable(t *readTable, p projections.Projection) []string {
 	name := w.table(t.Name)
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE %sTABLE %s (", ifSet(shadow, "UNLOGGED "), name)
+	fmt.Fprintf(&b, "CREATE %sTABLE %s (", ifSet(w.shadow, "UNLOGGED "), name)
 	for i, c := range t.Columns {
 		fmt.Fprintf(&b, "%s %s%s, ", quote(c.Name), t.kinds[i].sql, ifSet(i < t.Key, " NOT NULL"))
 	}
 	fmt.Fprintf(&b, "PRIMARY KEY (%s))", quoteAll(keyOf(t.Table)))
 	list := []string{b.String()}
 	for i, index := range t.Indexes {
-		if shadow { // it is only ever read whole
+		if w.shadow { // it is only ever read whole
 			break
 		}
 		list = append(list, fmt.Sprintf("CREATE INDEX %s ON %s (%s)",
@@ -157,11 +157,11 @@ func ifSet(b bool, s string) string {
 }
 
 // anew drops the tables of a projection, those of an older version too, and creates them.
-func (w *readWriter) anew(ctx context.Context, p projections.Projection, shadow bool) error {
+func (w *readWriter) anew(ctx context.Context, p projections.Projection) error {
 	if err := w.drop(ctx, p); err != nil {
 		return err
 	}
-	return w.create(ctx, p, shadow)
+	return w.create(ctx, p)
 }
 
 // drop drops the tables of a projection, those of an older version too.

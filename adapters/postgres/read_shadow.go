@@ -63,7 +63,7 @@ func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection)
 		return nil, err
 	}
 	m.mark = shadowMark
-	if err = m.sweep(ctx); err == nil {
+	if err = m.sweepShadows(ctx); err == nil {
 		err = m.setUp(ctx, list)
 	}
 	if err != nil {
@@ -72,15 +72,30 @@ func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection)
 	return m, nil
 }
 
-// sweep drops shadows whose owner does not live any more, as far as they are ours to drop.
-func (m *ReadModel) sweep(ctx context.Context) error {
+// sweepShadows drops shadows whose owner does not live any more.
+func (m *ReadModel) sweepShadows(ctx context.Context) error {
+	return m.sweep(ctx, shadowPrefix, shadowMark, lockShadow, shadowLock)
+}
+
+// sweep drops the schemas whose names begin so, as far as they are ours to drop and nobody holds their lock; lock is its second
+// number, false for a schema that stays.
+func (m *ReadModel) sweep(ctx context.Context, prefix, mark string, kind int32, lock func(schema string) (number int32, ok bool)) error {
 	return m.transact(ctx, readCommitMax, func(ctx context.Context, w *readWriter) error {
-		schemas, err := w.schemas(ctx, shadowPrefix, shadowMark)
+		schemas, err := w.schemas(ctx, prefix, mark)
 		if err != nil {
 			return err
 		}
 		for _, schema := range schemas {
-			if err := w.dropDead(ctx, schema); err != nil {
+			number, ok := lock(schema)
+			if !ok {
+				continue
+			}
+			var dead bool
+			err := w.conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1, $2)", kind, number).Scan(&dead)
+			if err == nil && dead {
+				err = w.run(ctx, "DROP SCHEMA IF EXISTS "+quote(schema)+" CASCADE")
+			}
+			if err != nil {
 				return errors.Wrapf(err, "remove shadow %s", schema)
 			}
 		}
@@ -88,16 +103,15 @@ func (m *ReadModel) sweep(ctx context.Context) error {
 	})
 }
 
-func (w *readWriter) dropDead(ctx context.Context, schema string) error {
-	number, ok := shadowLock(schema)
-	if !ok {
-		return nil
+// schemas are those of ours whose names begin so.
+func (w *readWriter) schemas(ctx context.Context, prefix, mark string) ([]string, error) {
+	rows, err := w.conn.Query(ctx, `SELECT nspname FROM pg_namespace
+		WHERE starts_with(nspname::text, $1) AND obj_description(oid, 'pg_namespace') = $2 AND pg_has_role(nspowner, 'USAGE')`, prefix, mark)
+	if err != nil {
+		return nil, errors.Wrap(err, "look for shadows")
 	}
-	var dead bool
-	if err := w.conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1, $2)", lockShadow, number).Scan(&dead); err != nil || !dead {
-		return err
-	}
-	return w.run(ctx, "DROP SCHEMA IF EXISTS "+quote(schema)+" CASCADE")
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return list, errors.Wrap(err, "look for shadows")
 }
 
 // dropShadow removes the schema of a shadow that is being closed, and lets go of it.

@@ -75,15 +75,12 @@ func readTerms(ctx context.Context, c *pgx.Conn, b *events.Block, through events
 	if low > high {
 		return nil
 	}
-	rows, err := c.Query(ctx, `SELECT day FROM days WHERE first > 0 AND first <= $2 AND last >= $1`, int64(low), int64(high))
+	days, err := daysBetween(ctx, c, low, high)
 	if err != nil {
 		return err
 	}
-	days, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	rows, err := c.Query(ctx, sql, int64(low), int64(high), days)
 	if err != nil {
-		return err
-	}
-	if rows, err = c.Query(ctx, sql, int64(low), int64(high), days); err != nil {
 		return err
 	}
 	var at events.Position
@@ -153,7 +150,7 @@ func newSearch(ctx context.Context, c *pgx.Conn, f events.Query, terms []events.
 func (q *search) more() bool { return len(q.found) > 0 || q.low <= q.high }
 
 // page reads at most so many rows. It may find none though more are left.
-func (q *search) page(ctx context.Context, c *pgx.Conn, page []row, most int) (_ []row, err error) {
+func (q *search) page(ctx context.Context, c *pgx.Conn, page []events.Stored, most int) (_ []events.Stored, err error) {
 	for round := 0; round < roundsMax && len(page) < most && q.more(); round++ {
 		block, _, _ := events.BlockSpan(q.low, q.high, q.filter.Newest)
 		switch {
@@ -181,7 +178,7 @@ func (q *search) passed(first, last events.Position) {
 }
 
 // under reads rows that are in no full block.
-func (q *search) under(ctx context.Context, c *pgx.Conn, page []row, most int) ([]row, error) {
+func (q *search) under(ctx context.Context, c *pgx.Conn, page []events.Stored, most int) ([]events.Stored, error) {
 	low, high := max(q.low, events.BlockStart(q.full)), q.high
 	a := question{filter: q.filter, newest: q.filter.Newest, segments: segments(q.days, low, high, daysMax)}
 	if a.newest {
@@ -202,17 +199,13 @@ func (q *search) under(ctx context.Context, c *pgx.Conn, page []row, most int) (
 func (q *search) look(ctx context.Context, c *pgx.Conn) error {
 	blocks := make([]int64, 0, q.step)
 	low, high := q.low, q.high
-	for int64(len(blocks)) < q.step && low <= high {
-		block, first, last := events.BlockSpan(low, high, q.filter.Newest)
+	for int64(len(blocks)) < q.step && q.low <= q.high {
+		block, first, last := events.BlockSpan(q.low, q.high, q.filter.Newest)
 		if block >= q.full {
 			break
 		}
 		blocks = append(blocks, block)
-		if q.filter.Newest {
-			high = first - 1
-		} else {
-			low = last + 1
-		}
+		q.passed(first, last)
 	}
 	offsets, err := q.offsets(ctx, c, blocks)
 	if err != nil {
@@ -221,13 +214,13 @@ func (q *search) look(ctx context.Context, c *pgx.Conn) error {
 	var found []events.Position
 	for _, n := range blocks {
 		if o := offsets[n]; o != nil {
-			found = o.Positions(found, n, q.low, q.high, q.filter.Newest)
+			found = o.Positions(found, n, low, high, q.filter.Newest)
 		}
 	}
 	if len(found) < foundMax {
 		q.step = min(2*q.step, blocksMax)
 	}
-	q.low, q.high, q.found = low, high, found
+	q.found = found
 	return nil
 }
 
@@ -266,7 +259,7 @@ func (q *search) offsets(ctx context.Context, c *pgx.Conn, blocks []int64) (map[
 }
 
 // take looks at rows that were found.
-func (q *search) take(ctx context.Context, c *pgx.Conn, page []row, most int) ([]row, error) {
+func (q *search) take(ctx context.Context, c *pgx.Conn, page []events.Stored, most int) ([]events.Stored, error) {
 	f := &q.filter
 	n := most - len(page)
 	if f.Text != "" || f.StreamPrefix != "" || !f.Since.IsZero() || !f.Until.IsZero() { // some of them may not match
@@ -279,7 +272,7 @@ func (q *search) take(ctx context.Context, c *pgx.Conn, page []row, most int) ([
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(rows, func(a, b row) int {
+	slices.SortFunc(rows, func(a, b events.Stored) int {
 		if f.Newest {
 			a, b = b, a
 		}
@@ -320,7 +313,7 @@ func (s *Store) search(ctx context.Context, f events.Query, terms []events.Term,
 	var q *search
 	given := 0
 	for q == nil || q.more() {
-		var page []row
+		var page []events.Stored
 		err := s.read(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
 			if q == nil {
 				begun, err := newSearch(ctx, c, f, terms)
@@ -342,15 +335,10 @@ func (s *Store) search(ctx context.Context, f events.Query, terms []events.Term,
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if err := page[i].decode(); err != nil {
-				return err
-			}
-			if given++; !yield(&page[i].Committed) {
-				return nil
-			}
+		if more, err := events.HandOn(page, yield); !more || err != nil {
+			return err
 		}
-		if f.Limit > 0 && given >= f.Limit {
+		if given += len(page); f.Limit > 0 && given >= f.Limit {
 			return nil
 		}
 	}

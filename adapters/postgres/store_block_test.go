@@ -30,23 +30,11 @@ func TestASearchThroughTheIndexFindsWhatTheMemoryStoreFinds(t *testing.T) {
 	}
 }
 
-// remake is the statement of the migration that makes the index from the events.
-func remake(t testing.TB) string {
-	t.Helper()
-	file, err := migrations.FS.ReadFile("postgres/0004_blocks.sql")
-	require.NoError(t, err)
-	_, query, found := strings.Cut(string(file), "INSERT INTO blocks (block, kind, value, offsets)\n")
-	require.True(t, found)
-	query, _, found = strings.Cut(query, ";\n")
-	require.True(t, found)
-	return query
-}
-
 // amiss are rows that the index has and should not have, or the other way round.
 func amiss(t testing.TB, dsn string) []string {
 	t.Helper()
 	a := auditor(t, dsn)
-	do(t, a, `CREATE TEMP TABLE fresh AS `+remake(t))
+	do(t, a, `CREATE TEMP TABLE fresh AS `+storetest.Remake(t, migrations.FS, "postgres"))
 	return lines(t, a, `SELECT 'too much ' || x::text FROM (SELECT block, kind, value, offsets FROM blocks EXCEPT SELECT * FROM fresh) x
 		UNION ALL SELECT 'missing ' || x::text FROM (SELECT * FROM fresh EXCEPT SELECT block, kind, value, offsets FROM blocks) x`)
 }

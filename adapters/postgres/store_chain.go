@@ -141,13 +141,13 @@ func (p *chainPage) readRows(ctx context.Context, c *pgx.Conn, begin events.Posi
 	defer rows.Close()
 	names, at := interned{}, 0
 	for rows.Next() {
-		var r row
-		r.scan(rows.RawValues(), names)
+		var r events.Stored
+		scanRow(&r, rows.RawValues(), names)
 		for len(removed) > 0 && removed[0].Position < r.Position {
 			at = p.deal(at, removed[0])
 			removed = removed[1:]
 		}
-		at = p.deal(at, events.RawRow{Position: r.Position, N: r.n, Hash: r.Hash, Row: r.Row})
+		at = p.deal(at, events.RawRow{Position: r.Position, N: r.N, Hash: r.Hash, Row: r.Row})
 	}
 	for _, r := range removed {
 		at = p.deal(at, r)
@@ -265,9 +265,9 @@ func (w *session) remove(ctx context.Context, d day, r events.Removal, limit int
 
 // dropEmpty drops partitions of days before yesterday that have no rows left. One that somebody is reading stays for the next time.
 func (s *Store) dropEmpty(ctx context.Context, w *session, days []day) error {
-	yesterday := dayOfTime(time.Now().Add(-24 * time.Hour))
+	now := time.Now()
 	for _, d := range days {
-		if d == always || d == actors || d >= yesterday {
+		if !d.past(now) {
 			continue
 		}
 		if _, err := s.begin(ctx, w, nil); err != nil {

@@ -34,11 +34,14 @@ func dayOfTime(t time.Time) day {
 	return day(y*10000 + int(m)*100 + d)
 }
 
-const requestStream = "request/"
+// past says that no row of the day is appended any more, as far as the clock says what day it is.
+func (d day) past(now time.Time) bool {
+	return d != always && d != actors && d < dayOfTime(now.Add(-24*time.Hour))
+}
 
 // dayOf is the partition of a stream. It depends on nothing but the name, so that all rows of a stream are together.
 func dayOf(stream string) day {
-	id, ok := strings.CutPrefix(stream, requestStream)
+	id, ok := strings.CutPrefix(stream, events.RequestStreams)
 	if !ok {
 		for _, beginning := range actorStreams {
 			if strings.HasPrefix(stream, beginning) {
@@ -59,12 +62,12 @@ func dayOf(stream string) day {
 
 // dayOfPrefix is the partition of all streams that begin so; false when they are in several.
 func dayOfPrefix(prefix string) (d day, ok bool) {
-	for _, beginning := range append([]string{requestStream}, actorStreams...) {
+	for _, beginning := range append([]string{events.RequestStreams}, actorStreams...) {
 		if strings.HasPrefix(beginning, prefix) && beginning != prefix {
 			return 0, false
 		}
 	}
-	return dayOf(prefix), !strings.HasPrefix(prefix, requestStream)
+	return dayOf(prefix), !strings.HasPrefix(prefix, events.RequestStreams)
 }
 
 // timeOfUUID is the time in a UUIDv7, in milliseconds since 1970; false for any other text.

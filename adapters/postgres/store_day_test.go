@@ -259,7 +259,7 @@ func TestPlansOverAYearOfDaysUseIndexesAndOpenFewPartitions(t *testing.T) {
 			require.Equal(t, near, strings.Count(plan, "Index Scan"), "%s:\n%s", test.what, plan)
 			require.Less(t, near, days/6, test.what)
 		}
-		q := &question{segments: segments(all, 1, 1300, len(all)), filter: events.Query{Request: requestAt(begin, 1)[len(requestStream):]}}
+		q := &question{segments: segments(all, 1, 1300, len(all)), filter: events.Query{Request: requestAt(begin, 1)[len(events.RequestStreams):]}}
 		plan := explain(ctx, t, c, q)
 		require.NotContains(t, plan, "Seq Scan", "%.3000s", plan)
 		require.Contains(t, plan, "events_20210101_day_stream_version_idx", "%.6000s", plan)
@@ -315,7 +315,7 @@ func TestMigrationsAreAppliedOnceAndInOrderAndLeaveNothingBehindWhenTheyFail(t *
 		for _, name := range names {
 			bad["dir/"+name] = &fstest.MapFile{}
 		}
-		_, err := migrations.List(bad, "dir")
+		_, err := migrations.Pending(bad, "dir", 0)
 		require.Error(t, err, "%v", names)
 	}
 }

@@ -62,9 +62,9 @@ func (s *Store) dropDays(ctx context.Context, r events.Removal, limit int) (remo
 	if err != nil {
 		return 0, err
 	}
-	yesterday := dayOfTime(time.Now().Add(-24 * time.Hour))
+	now := time.Now()
 	for _, d := range days {
-		if d == always || d == actors || d >= yesterday || s.kept.has(d, r) {
+		if !d.past(now) || s.kept.has(d, r) {
 			continue
 		}
 		if removed, err = s.dropDay(ctx, d, r, limit); removed > 0 || err != nil {
@@ -190,11 +190,7 @@ func (p *dropping) lock(ctx context.Context) (bool, error) {
 		if err := p.exec(ctx, `ROLLBACK TO alone`); err != nil {
 			return false, err
 		}
-		pause := time.NewTimer(dropRest)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if pause(ctx, dropRest); ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 	}

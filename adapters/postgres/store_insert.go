@@ -54,7 +54,7 @@ func copyEvents(ctx context.Context, c *pgx.Conn, d day, rows []*placed) error {
 		size += len(r.payload) + 400
 	}
 	b := make([]byte, 0, size)
-	b = append(b, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
+	b = append(b, copyHead...)
 	for _, r := range rows {
 		b = appendTuple(b, r)
 	}

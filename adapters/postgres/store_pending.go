@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cockroachdb/errors"
 
@@ -12,10 +11,6 @@ import (
 // Pending names the migrations that opening the event store would apply, such as "0002_feed". It changes nothing. A
 // database of a newer version is refused as OpenStore refuses it.
 func Pending(ctx context.Context, dsn string) (names []string, err error) {
-	known, err := migrations.List(migrations.FS, "postgres")
-	if err != nil {
-		return nil, err
-	}
 	at, err := parseReadAddress(dsn, "")
 	if err != nil {
 		return nil, err
@@ -31,11 +26,9 @@ func Pending(ctx context.Context, dsn string) (names []string, err error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "event store")
 	}
-	if last := known[len(known)-1].Number; n > last {
-		return nil, errors.Wrapf(ErrNewerSchema, "event store: schema %d, this program knows %d", n, last)
+	pending, err := migrations.Pending(migrations.FS, "postgres", n)
+	for _, m := range pending {
+		names = append(names, m.String())
 	}
-	for _, m := range known[n:] {
-		names = append(names, fmt.Sprintf("%04d_%s", m.Number, m.Name))
-	}
-	return names, nil
+	return names, errors.Wrap(err, "event store")
 }

@@ -32,7 +32,7 @@ func ofStream(stream string, low, high events.Position) *question {
 }
 
 // rows appends the next rows and moves on: fewer than so many only when no more are left.
-func (q *question) rows(ctx context.Context, c *pgx.Conn, page []row, most int) (_ []row, err error) {
+func (q *question) rows(ctx context.Context, c *pgx.Conn, page []events.Stored, most int) (_ []events.Stored, err error) {
 	for most -= len(page); most > 0 && len(q.segments) > 0; {
 		before := len(page)
 		if page, err = q.next(ctx, c, page, most); err != nil {
@@ -44,7 +44,7 @@ func (q *question) rows(ctx context.Context, c *pgx.Conn, page []row, most int) 
 }
 
 // next appends what one statement finds, at most so many rows, and moves on. It may find none though more are left.
-func (q *question) next(ctx context.Context, c *pgx.Conn, page []row, most int) ([]row, error) {
+func (q *question) next(ctx context.Context, c *pgx.Conn, page []events.Stored, most int) ([]events.Stored, error) {
 	before := len(page)
 	sql, args := q.sql(most)
 	page, err := scanRows(ctx, c, page, sql, args)
@@ -60,7 +60,7 @@ func (q *question) next(ctx context.Context, c *pgx.Conn, page []row, most int) 
 }
 
 // passed moves on behind a row.
-func (q *question) passed(last *row) {
+func (q *question) passed(last *events.Stored) {
 	switch s := &q.segments[0]; {
 	case q.filter.Stream != "" && q.newest:
 		q.to = last.Version - 1
@@ -69,7 +69,7 @@ func (q *question) passed(last *row) {
 	case q.newest:
 		s.high = last.Position - 1
 	default:
-		s.low = last.Position + events.Position(last.n)
+		s.low = last.End() + 1
 	}
 	if s := q.segments[0]; s.low > s.high || q.from > q.to && q.filter.Stream != "" {
 		q.segments = q.segments[1:]
@@ -104,7 +104,7 @@ func (q *question) sql(limit int) (string, []any) {
 	}
 	// Two parts, so that each has its index: the request's own stream, and what other streams say about it. They are few
 	// rows: the fence keeps the order from being a reason to look through all others.
-	stream := requestStream + q.filter.Request
+	stream := events.RequestStreams + q.filter.Request
 	return `WITH found AS MATERIALIZED (` + selectEvents + common + ` AND day = ` + arg(int32(dayOf(stream))) + ` AND stream = ` + arg(text(stream)) +
 		` UNION ALL ` + selectEvents + common + near + ` AND stream <> 'request/' || request) SELECT ` +
 		eventColumns + ` FROM found` + end, args

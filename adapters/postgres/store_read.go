@@ -34,13 +34,22 @@ func (s *Store) Stream(ctx context.Context, stream string, from int64, yield fun
 // After reads all rows with a fact after the position.
 func (s *Store) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
 	return s.pages(ctx, 0, yield, func(ctx context.Context, c *pgx.Conn) (*question, error) {
-		head, days, err := readDays(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		low, err := firstReaching(ctx, c, days, after+1)
-		return &question{segments: segments(days, low, head, daysMax)}, err
+		q, _, err := behind(ctx, c, after)
+		return q, err
 	})
+}
+
+// behind is the question for all rows with a fact after a position, up to the head.
+func behind(ctx context.Context, c *pgx.Conn, after events.Position) (q *question, head events.Position, err error) {
+	head, days, err := readDays(ctx, c)
+	if err != nil {
+		return nil, 0, err
+	}
+	low, err := firstReaching(ctx, c, days, after+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	return &question{segments: segments(days, low, head, daysMax)}, head, nil
 }
 
 // firstReaching is the position of the row that holds a position, or the position itself when none does.
@@ -134,7 +143,7 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 	var q *question
 	left, room := limit, 16
 	for q == nil || len(q.segments) > 0 {
-		page := make([]row, 0, room) // a new one: who has been handed a row may keep it
+		page := make([]events.Stored, 0, room) // a new one: who has been handed a row may keep it
 		err := s.read(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
 			if q == nil {
 				begun, err := start(ctx, c)
@@ -156,13 +165,8 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if err := page[i].decode(); err != nil {
-				return err
-			}
-			if !yield(&page[i].Committed) {
-				return nil
-			}
+		if more, err := events.HandOn(page, yield); !more || err != nil {
+			return err
 		}
 		if left -= len(page); limit > 0 && left <= 0 {
 			return nil

@@ -10,14 +10,8 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// row is a row as it was found, not yet decoded.
-type row struct {
-	events.Committed
-	n int64 // facts
-}
-
 // scanRows runs a query for eventColumns and appends what it finds.
-func scanRows(ctx context.Context, c *pgx.Conn, page []row, sql string, args []any) ([]row, error) {
+func scanRows(ctx context.Context, c *pgx.Conn, page []events.Stored, sql string, args []any) ([]events.Stored, error) {
 	binaryForm := pgx.QueryResultFormats{pgx.BinaryFormatCode}
 	found, err := c.Query(ctx, sql, append([]any{binaryForm}, args...)...)
 	if err != nil {
@@ -26,17 +20,17 @@ func scanRows(ctx context.Context, c *pgx.Conn, page []row, sql string, args []a
 	defer found.Close()
 	names := interned{}
 	for found.Next() {
-		page = append(page, row{})
-		page[len(page)-1].scan(found.RawValues(), names)
+		page = append(page, events.Stored{})
+		scanRow(&page[len(page)-1], found.RawValues(), names)
 	}
 	return page, found.Err()
 }
 
-// scan reads the binary form of the columns. What it keeps is copied: v is the connection's buffer.
-func (r *row) scan(v [][]byte, names interned) {
+// scanRow reads the binary form of the columns. What it keeps is copied: v is the connection's buffer.
+func scanRow(r *events.Stored, v [][]byte, names interned) {
 	be := binary.BigEndian
 	r.Position = events.Position(be.Uint64(v[0]))
-	r.n = int64(be.Uint32(v[1]))
+	r.N = int64(be.Uint32(v[1]))
 	r.Stream = plain(v[2])
 	r.Version = int64(be.Uint64(v[3]))
 	r.Terminal = v[4][0] != 0
@@ -48,16 +42,6 @@ func (r *row) scan(v [][]byte, names interned) {
 	r.Node = names.of(v[10])
 	copy(r.Hash[:], v[11])
 	r.Payload = payloadOf(v[12])
-}
-
-func (r *row) decode() error {
-	facts, err := events.Decode(r.Types, r.Payload)
-	if err != nil {
-		last := r.Position + events.Position(r.n) - 1
-		return &events.DecodeError{Position: r.Position, Last: last, Stream: r.Stream, Err: err}
-	}
-	r.Facts = facts
-	return nil
 }
 
 // part is a column as a string, without a copy when the text ends with it.

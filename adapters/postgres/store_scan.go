@@ -26,15 +26,12 @@ func (s *Store) Scan(ctx context.Context, after events.Position, need func(strin
 		err := s.read(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
 			page = page[:0]
 			if q == nil {
-				head, days, err := readDays(ctx, c)
+				begun, _, err := behind(ctx, c, after)
 				if err != nil {
 					return err
 				}
-				low, err := firstReaching(ctx, c, days, after+1)
-				if err != nil {
-					return err
-				}
-				q = &question{columns: scanColumns, segments: segments(days, low, head, daysMax)}
+				q = begun
+				q.columns = scanColumns
 			}
 			if len(q.segments) == 0 {
 				return nil
@@ -49,8 +46,7 @@ func (s *Store) Scan(ctx context.Context, after events.Position, need func(strin
 		if len(page) < scanPage && len(q.segments) > 0 {
 			q.segments = q.segments[1:]
 		} else if len(page) > 0 {
-			last := &page[len(page)-1]
-			q.passed(&row{Committed: last.Committed, n: last.N})
+			q.passed(&page[len(page)-1])
 		}
 		if len(page) > 0 && !yield(page) {
 			return nil

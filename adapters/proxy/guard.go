@@ -58,7 +58,6 @@ func hopOf(s string) (netip.Addr, bool) {
 // guard counts failed authentications by address.
 type guard struct {
 	mu       sync.Mutex
-	policy   access.ThrottlePolicy
 	throttle *access.Throttle
 }
 
@@ -69,21 +68,19 @@ func (g *guard) blocked(a netip.Addr, p access.ThrottlePolicy, now time.Time) ti
 	return g.under(p).Blocked(a, now)
 }
 
-// failed counts a failure. It says until when the address may not try, zero when it may.
-func (g *guard) failed(a netip.Addr, p access.ThrottlePolicy, now time.Time) time.Time {
+// failed counts a failure.
+func (g *guard) failed(a netip.Addr, p access.ThrottlePolicy, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.under(p).Failed(a, now)
+	g.under(p).Failed(a, now)
 }
 
 // under is the throttle with the policy in force.
 func (g *guard) under(p access.ThrottlePolicy) *access.Throttle {
 	if g.throttle == nil {
-		g.throttle, g.policy = access.NewThrottle(p), p
-	} else if g.policy != p {
-		g.throttle.Reconfigure(p)
-		g.policy = p
+		g.throttle = access.NewThrottle(p)
 	}
+	g.throttle.Reconfigure(p)
 	return g.throttle
 }
 

@@ -100,15 +100,19 @@ func (k *keyring) recall(snap *catalog.Snapshot, secret []byte, now time.Time) *
 		return nil
 	}
 	for _, key := range snap.BcryptKeys(string(secret)) {
-		sum := k.mac(secret, key.Hash)
-		k.mu.Lock()
-		until, ok := k.known[sum]
-		k.mu.Unlock()
-		if ok && now.Before(until) {
+		if k.opened(k.mac(secret, key.Hash), now) {
 			return key
 		}
 	}
 	return nil
+}
+
+// opened says that a comparison that is still remembered has come out well.
+func (k *keyring) opened(sum [32]byte, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	until, ok := k.known[sum]
+	return ok && now.Before(until)
 }
 
 // mac is what a secret is remembered under that opens a hash.
@@ -123,10 +127,7 @@ func (k *keyring) mac(secret []byte, hash string) (sum [32]byte) {
 
 func (k *keyring) compare(secret []byte, hash string, now time.Time) bool {
 	sum := k.mac(secret, hash)
-	k.mu.Lock()
-	until, ok := k.known[sum]
-	k.mu.Unlock()
-	if ok && now.Before(until) {
+	if k.opened(sum, now) {
 		return true
 	}
 	if len(secret) > 72 { // bcrypt reads no further: a longer secret is not the one that was hashed

@@ -64,19 +64,13 @@ func (f gatherFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (file vfs
 }
 
 // gatherFile holds back the bytes of buf, which belong at the offset at. Whatever could tell that they are not in the
-// file writes them first. Bytes whose write has failed are dropped: SQLite takes the transaction back.
+// file writes them first. Bytes whose write has failed are dropped: SQLite takes the transaction back. It is a log: locks and
+// shared memory are asked of the database file.
 type gatherFile struct {
 	vfs.File
 	buf []byte
 	at  int64
 }
-
-// What SQLite's write-ahead log and locks ask of a file beyond vfs.File.
-var (
-	_ vfs.FileSharedMemory = (*gatherFile)(nil)
-	_ vfs.FileLockState    = (*gatherFile)(nil)
-	_ vfs.FileSizeHint     = (*gatherFile)(nil)
-)
 
 func (f *gatherFile) flush() error {
 	if len(f.buf) == 0 {
@@ -136,24 +130,3 @@ func (f *gatherFile) Unlock(lock vfs.LockLevel) error {
 }
 
 func (f *gatherFile) Close() error { return errors.CombineErrors(f.flush(), f.File.Close()) }
-
-func (f *gatherFile) SharedMemory() vfs.SharedMemory {
-	if s, ok := f.File.(vfs.FileSharedMemory); ok {
-		return s.SharedMemory()
-	}
-	return nil
-}
-
-func (f *gatherFile) LockState() vfs.LockLevel {
-	if s, ok := f.File.(vfs.FileLockState); ok {
-		return s.LockState()
-	}
-	return vfs.LOCK_NONE
-}
-
-func (f *gatherFile) SizeHint(size int64) error {
-	if s, ok := f.File.(vfs.FileSizeHint); ok {
-		return s.SizeHint(size)
-	}
-	return nil
-}

@@ -9,29 +9,22 @@ import (
 )
 
 // ErrNewerSchema is wrapped by the error of opening a file that a newer program has migrated.
-var ErrNewerSchema = errors.New("the database was written by a newer version of penstock")
+var ErrNewerSchema = migrations.ErrNewer
 
 // migrate brings the schema up to the last file of dir, each file in a transaction of its own together with its line
 // in schema_migrations. It does nothing to a file that is up to date, and refuses one that is ahead (ErrNewerSchema).
 func migrate(c *conn, files fs.FS, dir string) error {
-	known, err := migrations.List(files, dir)
-	if err != nil {
-		return err
-	}
-	last := known[len(known)-1].Number
 	at, err := schemaNumber(c)
 	if err != nil {
 		return err
 	}
-	if at > last {
-		return errors.Wrapf(ErrNewerSchema, "schema %d, this program knows %d", at, last)
+	pending, err := migrations.Pending(files, dir, at)
+	if err != nil {
+		return err
 	}
-	for _, m := range known {
-		if m.Number <= at {
-			continue
-		}
+	for _, m := range pending {
 		if err := apply(c, m); err != nil {
-			return errors.Wrapf(err, "migration %04d_%s", m.Number, m.Name)
+			return errors.Wrapf(err, "migration %s", m)
 		}
 	}
 	return nil

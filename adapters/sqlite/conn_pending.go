@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -13,10 +12,6 @@ import (
 // Pending names the migrations that opening the event store would apply, such as "0002_feed": all of them when there is
 // no file yet. It changes nothing. A file of a newer version is refused as OpenStore refuses it.
 func Pending(path string) (names []string, err error) {
-	known, err := migrations.List(migrations.FS, "sqlite")
-	if err != nil {
-		return nil, err
-	}
 	at := int64(0)
 	switch info, err := os.Stat(path); {
 	case err == nil && info.Size() > 0:
@@ -26,13 +21,11 @@ func Pending(path string) (names []string, err error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, errors.Wrap(err, "event store")
 	}
-	if last := known[len(known)-1].Number; at > last {
-		return nil, errors.Wrapf(ErrNewerSchema, "event store %s: schema %d, this program knows %d", path, at, last)
+	pending, err := migrations.Pending(migrations.FS, "sqlite", at)
+	for _, m := range pending {
+		names = append(names, m.String())
 	}
-	for _, m := range known[at:] {
-		names = append(names, fmt.Sprintf("%04d_%s", m.Number, m.Name))
-	}
-	return names, nil
+	return names, errors.Wrapf(err, "event store %s", path)
 }
 
 func numberOf(path string) (int64, error) {

@@ -140,11 +140,11 @@ func (m *ReadModel) anewWhole(p projections.Projection) error {
 
 // index makes the secondary indexes. A shadow, which is only ever read whole, has none.
 func (m *ReadModel) index(p projections.Projection) error {
+	if m.shadow {
+		return nil
+	}
 	for _, t := range p.Tables() {
 		for _, index := range t.Indexes {
-			if m.shadow {
-				break
-			}
 			if err := m.w.Exec(createIndex(t, index)); err != nil {
 				return errors.Wrapf(err, "create index of %s on %v", t.Name, index)
 			}

@@ -62,11 +62,7 @@ func createTable(t *projections.Table) string {
 	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", quoted(t.Name))
 	rowid := t.Key == 1 && t.Columns[0].Number()
 	for i, c := range t.Columns {
-		kind := "TEXT"
-		if c.Number() {
-			kind = "INTEGER"
-		}
-		fmt.Fprintf(&b, "%s %s", quoted(c.Name), kind)
+		fmt.Fprintf(&b, "%s %s", quoted(c.Name), typeOf(c))
 		switch {
 		case rowid && i == 0:
 			b.WriteString(" PRIMARY KEY")
@@ -79,6 +75,14 @@ func createTable(t *projections.Table) string {
 		return strings.TrimSuffix(b.String(), ", ") + ") STRICT"
 	}
 	return b.String() + "PRIMARY KEY (" + columns(t.Columns[:t.Key]) + ")) STRICT, WITHOUT ROWID"
+}
+
+// typeOf is how a column is declared.
+func typeOf(c projections.Column) string {
+	if c.Number() {
+		return "INTEGER"
+	}
+	return "TEXT"
 }
 
 func createIndex(t *projections.Table, names []string) string {

@@ -133,11 +133,3 @@ func hasColumns(c *conn, t *projections.Table) (bool, error) {
 	}
 	return true, errors.CombineErrors(s.Err(), s.Reset())
 }
-
-// typeOf is how a column is declared.
-func typeOf(c projections.Column) string {
-	if c.Number() {
-		return "INTEGER"
-	}
-	return "TEXT"
-}

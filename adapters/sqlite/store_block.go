@@ -73,11 +73,13 @@ func writeBlock(c *conn, b *events.Block) error {
 		return err
 	}
 	for _, r := range b.Rows() {
-		err := errors.CombineErrors(
-			errors.CombineErrors(q.BindInt64(1, b.Number), q.BindText(2, r.Kind)),
-			errors.CombineErrors(q.BindText(3, r.Value), q.BindText(4, r.Offsets)))
-		if err != nil {
-			return err
+		bind := binder{stmt: q}
+		bind.integer(b.Number)
+		bind.text(r.Kind)
+		bind.text(r.Value)
+		bind.text(r.Offsets)
+		if bind.err != nil {
+			return bind.err
 		}
 		if err := q.Exec(); err != nil {
 			return errors.Wrapf(err, "search index, block %d", b.Number)
@@ -142,7 +144,7 @@ func (s *Store) search(ctx context.Context, f events.Query, terms []events.Term,
 	var q *search
 	given := 0
 	for q == nil || q.low <= q.high {
-		var page []stored
+		var page []events.Stored
 		err := s.read(ctx, func(c *conn) (err error) {
 			if q == nil {
 				if q, err = newSearch(c, f, terms); err != nil {
@@ -159,15 +161,10 @@ func (s *Store) search(ctx context.Context, f events.Query, terms []events.Term,
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if err := page[i].decode(); err != nil {
-				return err
-			}
-			if given++; !yield(&page[i].Committed) {
-				return nil
-			}
+		if more, err := events.HandOn(page, yield); !more || err != nil {
+			return err
 		}
-		if f.Limit > 0 && given == f.Limit {
+		if given += len(page); f.Limit > 0 && given == f.Limit {
 			return nil
 		}
 	}
@@ -185,7 +182,7 @@ func newSearch(c *conn, f events.Query, terms []events.Term) (*search, error) {
 }
 
 // page reads at most so many rows. It may find none though more are left.
-func (q *search) page(c *conn, most int) (page []stored, err error) {
+func (q *search) page(c *conn, most int) (page []events.Stored, err error) {
 	texts := interned{}
 	for looked := 0; q.low <= q.high && len(page) < most && looked < searchMax; {
 		block, first, last := events.BlockSpan(q.low, q.high, q.query.Newest)
@@ -216,15 +213,14 @@ func (q *search) page(c *conn, most int) (page []stored, err error) {
 }
 
 // under looks at the rows that are in no full block.
-func (q *search) under(c *conn, page []stored, first, last events.Position, most int) ([]stored, error) {
-	p := pageQuery{conn: c}
+func (q *search) under(c *conn, page []events.Stored, first, last events.Position, most int) ([]events.Stored, error) {
+	p := pageQuery{conn: c, limit: most - len(page)}
 	p.find(q.query, first, last)
-	p.args[len(p.args)-1] = int64(most - len(page))
 	return p.rows(page)
 }
 
 // block appends the rows of a full block that match, and says at how many it has looked.
-func (q *search) block(c *conn, page []stored, texts interned, block int64, first, last events.Position, most int) ([]stored, int, error) {
+func (q *search) block(c *conn, page []events.Stored, texts interned, block int64, first, last events.Position, most int) ([]events.Stored, int, error) {
 	if err := q.narrow(c, block); err != nil || q.offsets.Len() == 0 {
 		return page, 0, err
 	}
@@ -232,9 +228,8 @@ func (q *search) block(c *conn, page []stored, texts interned, block int64, firs
 	if len(q.found) == 0 {
 		return page, 0, nil
 	}
-	p := pageQuery{conn: c}
+	p := pageQuery{conn: c, limit: 1}
 	p.find(q.query, q.found[0], q.found[0])
-	p.args[len(p.args)-1] = int64(1)
 	stmt, err := p.bound()
 	if err != nil {
 		return nil, 0, err
@@ -244,8 +239,8 @@ func (q *search) block(c *conn, page []stored, texts interned, block int64, firs
 			return nil, 0, err
 		}
 		if stmt.Step() {
-			page = append(page, stored{})
-			page[len(page)-1].scan(stmt, texts)
+			page = append(page, events.Stored{})
+			scanRow(&page[len(page)-1], stmt, texts)
 		}
 		if err := errors.CombineErrors(stmt.Err(), stmt.Reset()); err != nil {
 			return nil, 0, err
@@ -265,8 +260,12 @@ func (q *search) narrow(c *conn, block int64) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.CombineErrors(stmt.BindInt64(1, block), errors.CombineErrors(stmt.BindText(2, t.Kind), stmt.BindText(3, t.Value))); err != nil {
-			return err
+		b := binder{stmt: stmt}
+		b.integer(block)
+		b.text(t.Kind)
+		b.text(t.Value)
+		if b.err != nil {
+			return b.err
 		}
 		text := ""
 		if stmt.Step() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -30,25 +29,13 @@ func TestASearchThroughTheIndexFindsWhatTheMemoryStoreFinds(t *testing.T) {
 	}
 }
 
-// remake is the statement of the migration that makes the index from the events.
-func remake(t testing.TB) string {
-	t.Helper()
-	file, err := migrations.FS.ReadFile("sqlite/0004_blocks.sql")
-	require.NoError(t, err)
-	_, query, found := strings.Cut(string(file), "INSERT INTO blocks (block, kind, value, offsets)\n")
-	require.True(t, found)
-	query, _, found = strings.Cut(query, ";\n")
-	require.True(t, found)
-	return query
-}
-
 // amiss are rows that the index has and should not have, or the other way round.
 func amiss(t testing.TB, path string) (rows []string) {
 	t.Helper()
 	db, err := sqlite3.Open(path)
 	require.NoError(t, err)
 	defer db.Close()
-	require.NoError(t, db.Exec(`CREATE TEMP TABLE fresh AS `+remake(t)))
+	require.NoError(t, db.Exec(`CREATE TEMP TABLE fresh AS `+storetest.Remake(t, migrations.FS, "sqlite")))
 	for _, sql := range []string{
 		`SELECT 'too much', * FROM (SELECT block, kind, value, offsets FROM blocks EXCEPT SELECT * FROM fresh)`,
 		`SELECT 'missing', * FROM (SELECT * FROM fresh EXCEPT SELECT block, kind, value, offsets FROM blocks)`,

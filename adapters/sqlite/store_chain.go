@@ -160,9 +160,9 @@ func ranged(c *conn, sql string, begin, end int64) (*sqlite3.Stmt, error) {
 
 // scan reads a row; the payload aliases the statement's.
 func (p *chainPage) scan(q *sqlite3.Stmt) (r events.RawRow, payload []byte) {
-	var s stored
-	s.scanColumns(q, p.texts)
-	r = events.RawRow{Position: s.Position, N: s.n, Hash: s.Hash, Row: s.Row}
+	var s events.Stored
+	scanColumns(&s, q, p.texts)
+	r = events.RawRow{Position: s.Position, N: s.N, Hash: s.Hash, Row: s.Row}
 	return r, q.ColumnRawText(12)
 }
 

@@ -18,6 +18,12 @@ const pageRows = 512
 
 const eventColumns = `position, n, stream, version, terminal, at, types, about, key, upstream, node, hash, payload`
 
+// fromPosition are the rows with a fact at position ?1 or after it, which begin at ?2 or before it, at most ?3 of them. The first
+// one may begin before ?1 and reach beyond it.
+const fromPosition = ` FROM events
+	WHERE position >= coalesce((SELECT position FROM events WHERE position <= ?1 ORDER BY position DESC LIMIT 1), ?1)
+	AND position <= ?2 AND position + n > ?1 ORDER BY position LIMIT ?3`
+
 // Stream reads the rows of one stream with version ≥ from, in order.
 func (s *Store) Stream(ctx context.Context, stream string, from int64, yield func(*events.Committed) bool) error {
 	const sql = `SELECT ` + eventColumns + ` FROM events WHERE stream = ? AND version >= ? AND position <= ? ORDER BY version LIMIT ?`
@@ -25,22 +31,19 @@ func (s *Store) Stream(ctx context.Context, stream string, from int64, yield fun
 		if last != nil {
 			from = last.Version + 1
 		}
-		q.ask(sql, stream, from, int64(head), int64(pageRows))
+		q.ask(sql, stream, from, int64(head), int64(q.limit))
 		return nil
 	})
 }
 
 // After reads all rows with a fact after the position.
 func (s *Store) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
-	// The first row may begin at or before the position and reach beyond it.
-	const sql = `SELECT ` + eventColumns + ` FROM events
-		WHERE position >= coalesce((SELECT position FROM events WHERE position <= ?1 ORDER BY position DESC LIMIT 1), ?1)
-		AND position <= ?2 AND position + n > ?1 ORDER BY position LIMIT ?3`
+	const sql = `SELECT ` + eventColumns + fromPosition
 	return s.pages(ctx, 0, yield, func(q *pageQuery, head events.Position, last *events.Committed) error {
 		if last != nil {
 			after = last.Last()
 		}
-		q.ask(sql, int64(after+1), int64(head), int64(pageRows))
+		q.ask(sql, int64(after+1), int64(head), int64(q.limit))
 		return nil
 	})
 }
@@ -122,9 +125,10 @@ func firstReaching(c *conn, at int64, head events.Position) (events.Position, er
 
 // pageQuery is a statement being put together for one page.
 type pageQuery struct {
-	conn *conn
-	sql  string
-	args []any // string or int64
+	conn  *conn
+	limit int // rows
+	sql   string
+	args  []any // string or int64
 }
 
 func (q *pageQuery) ask(sql string, args ...any) { q.sql, q.args = sql, args }
@@ -159,7 +163,7 @@ func (q *pageQuery) find(f events.Query, low, high events.Position) {
 	if f.Newest {
 		order += ` DESC`
 	}
-	q.ask(`SELECT `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY `+order+` LIMIT ?`, append(args, int64(pageRows))...)
+	q.ask(`SELECT `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY `+order+` LIMIT ?`, append(args, int64(q.limit))...)
 }
 
 // micros is a filter's time in the unit of the column; what is stored was cut down to it, so a bound is cut up.
@@ -174,7 +178,11 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 	var last *events.Committed
 	given, room := 0, 16
 	for {
-		page := make([]stored, 0, room)
+		most := pageRows
+		if limit > 0 {
+			most = min(most, limit-given)
+		}
+		page := make([]events.Stored, 0, room)
 		err := s.read(ctx, func(c *conn) (err error) {
 			if last == nil {
 				end, err := readChain(c)
@@ -183,7 +191,7 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 				}
 				head = end.head
 			}
-			q := pageQuery{conn: c}
+			q := pageQuery{conn: c, limit: most}
 			if err := next(&q, head, last); err != nil {
 				return err
 			}
@@ -193,19 +201,10 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if limit > 0 && given == limit {
-				return nil
-			}
-			if err := page[i].decode(); err != nil {
-				return err
-			}
-			given++
-			if !yield(&page[i].Committed) {
-				return nil
-			}
+		if more, err := events.HandOn(page, yield); !more || err != nil {
+			return err
 		}
-		if len(page) < pageRows {
+		if given += len(page); len(page) < most || given == limit {
 			return nil
 		}
 		last, room = &page[len(page)-1].Committed, pageRows
@@ -213,34 +212,28 @@ func (s *Store) pages(ctx context.Context, limit int, yield func(*events.Committ
 }
 
 // rows runs the query and appends what it finds, not yet decoded.
-func (q *pageQuery) rows(page []stored) ([]stored, error) {
+func (q *pageQuery) rows(page []events.Stored) ([]events.Stored, error) {
 	stmt, err := q.bound()
 	if err != nil {
 		return nil, err
 	}
 	texts := interned{}
 	for stmt.Step() {
-		page = append(page, stored{})
-		page[len(page)-1].scan(stmt, texts)
+		page = append(page, events.Stored{})
+		scanRow(&page[len(page)-1], stmt, texts)
 	}
 	return page, errors.CombineErrors(stmt.Err(), stmt.Reset())
 }
 
-// stored is a row as it was found, not yet decoded.
-type stored struct {
-	events.Committed
-	n int64 // facts
-}
-
-func (c *stored) scan(q *sqlite3.Stmt, texts interned) {
-	c.scanColumns(q, texts)
+func scanRow(c *events.Stored, q *sqlite3.Stmt, texts interned) {
+	scanColumns(c, q, texts)
 	c.Payload = q.ColumnBlob(12, nil)
 }
 
 // scanColumns reads all but the payload.
-func (c *stored) scanColumns(q *sqlite3.Stmt, texts interned) {
+func scanColumns(c *events.Stored, q *sqlite3.Stmt, texts interned) {
 	c.Position = events.Position(q.ColumnInt64(0))
-	c.n = q.ColumnInt64(1)
+	c.N = q.ColumnInt64(1)
 	c.Stream = q.ColumnText(2)
 	c.Version = q.ColumnInt64(3)
 	c.Terminal = q.ColumnInt64(4) == 1
@@ -255,16 +248,6 @@ func (c *stored) scanColumns(q *sqlite3.Stmt, texts interned) {
 	c.Upstream = texts.of(q.ColumnRawText(9))
 	c.Node = texts.of(q.ColumnRawText(10))
 	copy(c.Hash[:], q.ColumnRawBlob(11))
-}
-
-func (c *stored) decode() error {
-	facts, err := events.Decode(c.Types, c.Payload)
-	if err != nil {
-		last := c.Position + events.Position(c.n) - 1
-		return &events.DecodeError{Position: c.Position, Last: last, Stream: c.Stream, Err: err}
-	}
-	c.Facts = facts
-	return nil
 }
 
 // interned keeps one string per text that the rows of a page repeat.

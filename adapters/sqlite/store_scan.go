@@ -43,10 +43,7 @@ func (s *Store) Scan(ctx context.Context, after events.Position, need func(strin
 
 // scanRows appends the next rows, without what Scan leaves out: each column that is read costs.
 func scanRows(c *conn, page []events.Stored, after, head events.Position, need func(string) bool) ([]events.Stored, error) {
-	// The first row may begin at or before the position and reach beyond it.
-	q, err := c.stmt(`SELECT position, n, stream, version, at, types, node, payload FROM events
-		WHERE position >= coalesce((SELECT position FROM events WHERE position <= ?1 ORDER BY position DESC LIMIT 1), ?1)
-		AND position <= ?2 AND position + n > ?1 ORDER BY position LIMIT ?3`)
+	q, err := c.stmt(`SELECT position, n, stream, version, at, types, node, payload` + fromPosition)
 	if err != nil {
 		return nil, err
 	}

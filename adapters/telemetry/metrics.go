@@ -76,10 +76,7 @@ func WriteMetrics(w io.Writer, f Figures) error {
 	out := exposition{bufio.NewWriter(w)}
 	out.family("penstock_info", "gauge", "Version of the gateway.")
 	out.sample("penstock_info", 1, "version", f.Version)
-	out.family("penstock_requests_total", "counter", "Requests that ended, by outcome.")
-	for _, outcome := range slices.Sorted(maps.Keys(f.Requests)) {
-		out.sample("penstock_requests_total", int64(f.Requests[outcome]), "outcome", outcome)
-	}
+	out.counters("penstock_requests_total", "Requests that ended, by outcome.", "outcome", f.Requests)
 	out.single("penstock_requests_in_flight", "gauge", "Admitted requests that are not settled.", int64(f.InFlight))
 	out.upstreams(f.Upstreams)
 	out.single("penstock_journal_queue", "gauge", "Appends that wait for a commit.", int64(f.Journal.Queued))

@@ -31,7 +31,7 @@ type lab struct {
 	progress io.Writer
 	dir      string
 	children []*child
-	database *cluster // nil: none
+	database *database // nil: none
 	targets  []target
 }
 

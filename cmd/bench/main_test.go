@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/adapters/postgres/cluster"
 	"github.com/penstock/penstock/cmd/loadgen/load"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
 )
@@ -198,7 +199,7 @@ func (p *program) processes(t *testing.T) (found []string) {
 
 // Both stores are measured in the same rounds; the database is gone afterwards.
 func TestEachStoreGetsAGatewayAndRatiosOfItsOwn(t *testing.T) {
-	if _, err := postgresPrograms(); err != nil && os.Getenv("PENSTOCK_REQUIRE_POSTGRES") == "" {
+	if err := cluster.Installed(); err != nil && os.Getenv("PENSTOCK_REQUIRE_POSTGRES") == "" {
 		t.Skip(err)
 	}
 	p := build(t)

@@ -53,17 +53,9 @@ func measureOne(ctx context.Context, out io.Writer, store events.Store, p projec
 
 func openShadow(ctx context.Context, p projections.Projection, data, dsn string) (projections.ReadModel, error) {
 	if dsn != "" {
-		m, err := postgres.OpenShadow(ctx, dsn, p)
-		if err != nil {
-			return nil, err
-		}
-		return m, nil
+		return postgres.OpenShadow(ctx, dsn, p)
 	}
-	m, err := sqlite.OpenShadow(data, p)
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	return sqlite.OpenShadow(data, p)
 }
 
 // processorTime is what this process has used, user and system. A database server's is not in it.

@@ -15,11 +15,8 @@ type Code string
 
 // The codes.
 const (
-	IPDenied         Code = "IP_DENIED"
-	OutsideHours     Code = "OUTSIDE_HOURS"
-	ClientNotAllowed Code = "CLIENT_NOT_ALLOWED"
-	TooManyIPs       Code = "TOO_MANY_IPS"
-	AuthThrottled    Code = "AUTH_THROTTLED"
+	IPDenied     Code = "IP_DENIED"
+	OutsideHours Code = "OUTSIDE_HOURS"
 )
 
 // Rules are those of one key, checked after authentication (D35, D51). A nil pointer has none. They are immutable and

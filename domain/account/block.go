@@ -66,7 +66,7 @@ func (b *Block) Apply(now time.Time, a Ask) *Blocked {
 	if a.Resets.Before(b.resets) {
 		a.Resets = b.resets
 	}
-	if b.Active(now) || b.Probing(now) {
+	if b.holds(now) {
 		f.Probed = f.Probed || b.probed // a shorter trouble on top of a longer one does not end it
 	}
 	if last := now.Add(resetsMax); a.Resets.After(last) {
@@ -79,14 +79,9 @@ func (b *Block) Apply(now time.Time, a Ask) *Blocked {
 	return f
 }
 
-// Set is Apply with the default cap.
-func (b *Block) Set(now, until time.Time, reason, source string) *Blocked {
-	return b.Apply(now, Ask{Until: until, Reason: reason, Source: source})
-}
-
 // Clear unblocks the account. It returns nil when it was neither blocked nor on probation.
 func (b *Block) Clear(now time.Time, by string) *Unblocked {
-	if !b.Active(now) && !b.Probing(now) {
+	if !b.holds(now) {
 		return nil
 	}
 	f := &Unblocked{Account: b.Account, Model: b.Model, By: by}
@@ -168,11 +163,11 @@ func (b *Block) Probing(now time.Time) bool {
 	return b.probed && !now.Before(b.until) && (b.resets.IsZero() || now.Before(b.resets))
 }
 
+// holds says that the account is blocked or on probation.
+func (b *Block) holds(now time.Time) bool { return b.Active(now) || b.Probing(now) }
+
 // Until is the deadline of the last block, also when it is past; zero when there was none or it was lifted.
 func (b *Block) Until() time.Time { return b.until }
-
-// Resets is when the upstream said that it would serve again, where that is later than Until; else zero.
-func (b *Block) Resets() time.Time { return b.resets }
 
 // Reason of the last block.
 func (b *Block) Reason() string { return b.reason }

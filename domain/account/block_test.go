@@ -9,6 +9,11 @@ import (
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// set asks for a block with the default cap.
+func set(b *Block, now, until time.Time, reason, source string) *Blocked {
+	return b.Apply(now, Ask{Until: until, Reason: reason, Source: source})
+}
+
 func TestBlockKeepsTheLaterDeadline(t *testing.T) { // pain 46
 	for _, c := range []struct {
 		says   string
@@ -31,9 +36,9 @@ func TestBlockKeepsTheLaterDeadline(t *testing.T) { // pain 46
 		t.Run(c.says, func(t *testing.T) {
 			b := Block{Account: "a"}
 			if c.have > 0 {
-				b.Set(t0, t0.Add(c.have), "first", Operator)
+				set(&b, t0, t0.Add(c.have), "first", Operator)
 			}
-			f := b.Set(t0, t0.Add(c.want), "http_429", c.source)
+			f := set(&b, t0, t0.Add(c.want), "http_429", c.source)
 			if (f != nil) != c.fact {
 				t.Fatalf("fact %+v, want one: %v", f, c.fact)
 			}
@@ -58,14 +63,14 @@ func TestUnblockLiftsOnceAndOnlyABlock(t *testing.T) { // pain 49
 	if f := b.Clear(t0, Operator); f != nil {
 		t.Fatalf("unblocked what was not blocked: %+v", f)
 	}
-	b.Set(t0, t0.Add(time.Minute), "auth", "default")
+	set(&b, t0, t0.Add(time.Minute), "auth", "default")
 	if f := b.Clear(t0, Operator); f == nil || f.Account != "a" || f.By != Operator {
 		t.Fatalf("got %+v", f)
 	}
 	if b.Active(t0) || b.Clear(t0, Operator) != nil {
 		t.Fatal("still blocked after the block was lifted")
 	}
-	b.Set(t0, t0.Add(time.Minute), "auth", "default")
+	set(&b, t0, t0.Add(time.Minute), "auth", "default")
 	if f := b.Clear(t0.Add(time.Minute), Operator); f != nil {
 		t.Fatal("a block that has ended by itself writes no fact")
 	}
@@ -84,7 +89,7 @@ func TestFactsRebuildTheBlock(t *testing.T) {
 				}
 			} else {
 				source := []string{"retry-after", Operator}[r.Intn(2)]
-				f := live.Set(now, now.Add(time.Duration(r.Intn(1000)-50)*time.Second), "x", source)
+				f := set(&live, now, now.Add(time.Duration(r.Intn(1000)-50)*time.Second), "x", source)
 				if f != nil {
 					rebuilt.Evolve(f)
 				}

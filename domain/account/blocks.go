@@ -53,7 +53,7 @@ func (s *Blocks) add(now time.Time, b *Block) {
 func (s *Blocks) makeRoom(now time.Time) {
 	soonest := ""
 	for model, b := range s.models {
-		if !b.Active(now) && !b.Probing(now) {
+		if !b.holds(now) {
 			delete(s.models, model)
 			continue
 		}
@@ -155,7 +155,7 @@ func (s *Blocks) Whole() *Block { return s.of("") }
 func (s *Blocks) Models(now time.Time) []*Block {
 	var list []*Block
 	for _, b := range s.models {
-		if b.Active(now) || b.Probing(now) {
+		if b.holds(now) {
 			list = append(list, b)
 		}
 	}
@@ -190,7 +190,7 @@ type View struct {
 func (s *Blocks) Views(now time.Time) []View {
 	var views []View
 	for _, b := range append([]*Block{s.Whole()}, s.Models(now)...) {
-		if !b.Active(now) && !b.Probing(now) {
+		if !b.holds(now) {
 			continue
 		}
 		v := View{Model: b.Model, Reason: b.reason, Source: b.source, Until: b.until, Probing: b.Probing(now)}

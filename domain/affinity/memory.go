@@ -118,9 +118,6 @@ type story struct {
 // NewFold folds into a memory.
 func NewFold(m *Memory) *Fold { return &Fold{Memory: m, open: map[string]*story{}} }
 
-// Open is the number of requests that have not ended.
-func (f *Fold) Open() int { return len(f.open) }
-
 // Evolve takes one fact of a request in, which happened at the given time. It is total: facts of others change nothing.
 func (f *Fold) Evolve(id string, fact any, at time.Time) {
 	switch x := fact.(type) {

@@ -210,8 +210,8 @@ func TestFactsMakeTheSameMemoryAsTheRequestsThemselves(t *testing.T) {
 	for _, e := range log {
 		fold.Evolve(e.id, e.fact, e.at)
 	}
-	if fold.Open() != 0 {
-		t.Errorf("%d requests are open", fold.Open())
+	if len(fold.open) != 0 {
+		t.Errorf("%d requests are open", len(fold.open))
 	}
 	for _, tables := range [][2]*Table{{live.Sessions, back.Sessions}, {live.Pins, back.Pins}} {
 		if tables[0].Len() != 2 || tables[1].Len() != 2 {

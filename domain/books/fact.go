@@ -25,12 +25,15 @@ func (s Span) Holds(first int64) bool { return s.First <= first && first <= s.La
 type Closed struct {
 	Day string `json:"day"` // 2006-01-02
 	Span
-	Requests int64    `json:"requests"` // all of them, rejected ones too
-	Rows     int64    `json:"rows"`
-	Facts    int64    `json:"facts"`
-	Lines    []Line   `json:"lines"`
-	Late     []Hour   `json:"late,omitempty"`
-	Archive  *Archive `json:"archive,omitempty"` // nil: none was asked for
+	Requests int64  `json:"requests"` // all of them, rejected ones too
+	Rows     int64  `json:"rows"`
+	Facts    int64  `json:"facts"`
+	Lines    []Line `json:"lines"`
+	Late     []Hour `json:"late,omitempty"`
+
+	Reposted []Reposting `json:"reposted,omitempty"` // what later prices have changed; Lines have it in them
+
+	Archive *Archive `json:"archive,omitempty"` // nil: none was asked for
 }
 
 // Line is one sum of what was billed, by everything that a bill can be grouped by.
@@ -44,12 +47,28 @@ type Line struct {
 	Account      string        `json:"account,omitempty"`
 	PriceVersion string        `json:"price_version,omitempty"`
 	PriceOrigin  string        `json:"price_origin,omitempty"`
+	PaidBy       string        `json:"paid_by,omitempty"` // balance, subscription/<id>, or "": request.Admitted
 	Requests     int64         `json:"requests"`
 	Attempts     int64         `json:"attempts"`
 	Usage        pricing.Usage `json:"usage,omitzero"`
 	Cost         money.Amount  `json:"cost,omitzero"`
 	UpstreamCost money.Amount  `json:"upstream_cost,omitzero"`
 	Unpriced     int64         `json:"unpriced_requests,omitempty"`
+}
+
+// Reposting is by how much later prices have changed what was used on a day. A bill has it on the day of use, a statement
+// on the day on which it was posted.
+type Reposting struct {
+	Day          string       `json:"day"` // on which it was posted
+	Of           string       `json:"of"`  // of use
+	Reprice      string       `json:"reprice"`
+	Key          string       `json:"key,omitempty"`
+	User         string       `json:"user,omitempty"`
+	Upstream     string       `json:"upstream,omitempty"`
+	PaidBy       string       `json:"paid_by,omitempty"`
+	Attempts     int64        `json:"attempts"`
+	Cost         money.Amount `json:"cost,omitzero"` // the difference
+	UpstreamCost money.Amount `json:"upstream_cost,omitzero"`
 }
 
 // Hour is what these requests add to the statistics of an hour after the day. Statistics of the day itself go with its

@@ -314,17 +314,8 @@ func (b *Breaker) keep(e Evidence) {
 // State is the present state; an open breaker whose time is over stays open until it is asked.
 func (b *Breaker) State() State { return b.state }
 
-// Since is when the present state began.
-func (b *Breaker) Since() time.Time { return b.since }
-
 // Until is when an open breaker lets the first probe through; zero in the other states.
 func (b *Breaker) Until() time.Time { return b.until }
-
-// Failures counts the consecutive ones.
-func (b *Breaker) Failures() int { return b.failures }
-
-// Reopened counts the failed probes since the breaker was last closed.
-func (b *Breaker) Reopened() int { return b.reopened }
 
 // Probing says whether a probe is in flight.
 func (b *Breaker) Probing() bool { return b.probe != 0 }

@@ -169,7 +169,7 @@ func TestFactsRebuildTheBreakerAndVoidPermits(t *testing.T) {
 	again := New("u", policy, t0)
 	probe, _, _ := again.Acquire(t0)
 	again.Evolve(&Opened{Upstream: "u", Failures: 3, Until: live.Until(), Last: live.Last()}, t0)
-	if again.State() != StateOpen || !again.Until().Equal(live.Until()) || again.Failures() != 3 || len(again.Last()) != 3 {
+	if again.State() != StateOpen || !again.Until().Equal(live.Until()) || again.failures != 3 || len(again.Last()) != 3 {
 		t.Fatalf("%+v", again)
 	}
 	if again.Valid(probe) {
@@ -180,7 +180,7 @@ func TestFactsRebuildTheBreakerAndVoidPermits(t *testing.T) {
 		t.Fatal("half-open after a restart has a free probe")
 	}
 	again.Evolve(&Closed{}, t0)
-	if again.State() != StateClosed || again.Failures() != 0 || again.Probing() {
+	if again.State() != StateClosed || again.failures != 0 || again.Probing() {
 		t.Fatalf("%+v", again)
 	}
 }

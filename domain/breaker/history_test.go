@@ -106,11 +106,11 @@ func TestFactsFromBeforeTheGrowthWasKnownCountTheirProbes(t *testing.T) {
 	for _, by := range []string{"failures", "probe", "probe"} {
 		b.Evolve(&Opened{Upstream: "u", By: by, Until: t0}, t0)
 	}
-	if b.Reopened() != 2 {
-		t.Fatalf("%d", b.Reopened())
+	if b.reopened != 2 {
+		t.Fatalf("%d", b.reopened)
 	}
 	b.Evolve(&Opened{Upstream: "u", Account: "a", Model: "m", By: "failures", Until: t0.Add(time.Hour)}, t0)
-	if b.Reopened() != 2 || !b.Until().Equal(t0) {
+	if b.reopened != 2 || !b.Until().Equal(t0) {
 		t.Fatal("a fact of an account's breaker moved the upstream's")
 	}
 }

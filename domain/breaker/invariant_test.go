@@ -88,14 +88,14 @@ func run(seed int64) error {
 			consecutive = 0
 			rebuilt.Evolve(fact, now)
 		}
-		if rebuilt.State() != b.State() || !rebuilt.Until().Equal(b.Until()) || !rebuilt.Since().Equal(b.Since()) {
+		if rebuilt.State() != b.State() || !rebuilt.Until().Equal(b.Until()) || !rebuilt.since.Equal(b.since) {
 			return fmt.Errorf("step %d: facts give %v until %v, live is %v until %v", step, rebuilt.State(), rebuilt.Until(), b.State(), b.Until())
 		}
-		if live, again := b.History(), rebuilt.History(); fact != nil && (rebuilt.Reopened() != b.Reopened() || !reflect.DeepEqual(live, again) || len(live) > 20) {
+		if live, again := b.History(), rebuilt.History(); fact != nil && (rebuilt.reopened != b.reopened || !reflect.DeepEqual(live, again) || len(live) > 20) {
 			return fmt.Errorf("step %d: facts give the history %+v, live is %+v", step, again, live)
 		}
-		if b.State() == StateOpen && b.Until().Sub(b.Since()) > max(p.OpenFor, p.OpenMax) {
-			return fmt.Errorf("step %d: open for %v", step, b.Until().Sub(b.Since()))
+		if b.State() == StateOpen && b.Until().Sub(b.since) > max(p.OpenFor, p.OpenMax) {
+			return fmt.Errorf("step %d: open for %v", step, b.Until().Sub(b.since))
 		}
 	}
 	return recovers(b, p, now, flying)

@@ -147,9 +147,6 @@ func (s *Set) Opens(now time.Time) (first time.Time) {
 	return first
 }
 
-// Len is how many keys have a machine.
-func (s *Set) Len() int { return len(s.machines) }
-
 // Entry is a key that has a machine.
 type Entry struct {
 	Key

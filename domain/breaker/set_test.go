@@ -55,7 +55,7 @@ func TestAPermitFromBeforeTheFirstFailureCounts(t *testing.T) {
 	for i := range early {
 		early[i], _, _ = s.Acquire(one, t0)
 	}
-	if s.Len() != 0 {
+	if len(s.machines) != 0 {
 		t.Fatal("a key without a failure costs memory")
 	}
 	for i, p := range early {
@@ -80,8 +80,8 @@ func TestTheSetForgetsWhatIsIdleAndNeverWhatIsOpen(t *testing.T) {
 	for i := range SetMax + 50 { // models that a caller made up
 		fail(s, Key{"acc", fmt.Sprint(i)}, 1, t0.Add(time.Duration(i)*time.Millisecond))
 	}
-	if s.Len() != SetMax {
-		t.Fatalf("%d machines", s.Len())
+	if len(s.machines) != SetMax {
+		t.Fatalf("%d machines", len(s.machines))
 	}
 	if _, kept := s.machines[Key{"acc", fmt.Sprint(SetMax + 49)}]; !kept {
 		t.Fatal("the newest went instead of the oldest")
@@ -95,8 +95,8 @@ func TestTheSetForgetsWhatIsIdleAndNeverWhatIsOpen(t *testing.T) {
 	if _, kept := s.machines[one]; kept {
 		t.Fatal("a closed breaker without failures was kept for an hour")
 	}
-	if s.Len() != 1 {
-		t.Fatalf("%d machines that nobody used for an hour", s.Len())
+	if len(s.machines) != 1 {
+		t.Fatalf("%d machines that nobody used for an hour", len(s.machines))
 	}
 	fail(s, one, 3, t0.Add(2*time.Hour))
 	again, _, _ := s.Acquire(one, t0.Add(3*time.Hour))
@@ -117,7 +117,7 @@ func TestASetFullOfOpenBreakersCountsNoFurtherOnes(t *testing.T) {
 		t.Fatal("one more")
 	}
 	s.RemoveAccount("acc")
-	if s.Len() != 0 || s.ForceOpen(one, t0, time.Time{}) == nil || s.ForceClose(one, t0) == nil || s.ForceClose(Key{"x", "y"}, t0) != nil {
+	if len(s.machines) != 0 || s.ForceOpen(one, t0, time.Time{}) == nil || s.ForceClose(one, t0) == nil || s.ForceClose(Key{"x", "y"}, t0) != nil {
 		t.Fatal("removed accounts leave their places")
 	}
 }

@@ -29,7 +29,7 @@ const (
 	clientsMax  = 100
 )
 
-// Access is what the key's address and the hour must be; nil when the key has no such rule. Rules that this version
+// access is what the key's address and the hour must be; nil when the key has no such rule. Rules that this version
 // cannot read let nobody in.
 func (r *Key) access() *access.Rules {
 	if r.IPs == nil && r.Curfew == nil {
@@ -75,8 +75,7 @@ func (c *checker) ips(l *IPs) *IPs {
 }
 
 func (c *checker) prefixes(field string, list []string) []string {
-	if len(list) > listMax {
-		c.fail(field, "has more than %s entries", grouped(listMax))
+	if !c.atMost(field, len(list), listMax) {
 		return nil
 	}
 	var out []string
@@ -116,8 +115,8 @@ func (c *checker) curfew(f *Curfew) *Curfew {
 	}
 	v := *f
 	v.Zone = c.zone("curfew.zone", v.Zone)
-	from, wrongFrom := access.ParseClock(v.From)
-	to, wrongTo := access.ParseClock(v.To)
+	_, wrongFrom := access.ParseClock(v.From)
+	_, wrongTo := access.ParseClock(v.To)
 	for _, e := range [...]struct {
 		field string
 		err   error
@@ -126,16 +125,17 @@ func (c *checker) curfew(f *Curfew) *Curfew {
 			c.fail(e.field, "%v", e.err)
 		}
 	}
-	if wrongFrom == nil && wrongTo == nil && from%(24*60) == to%(24*60) {
-		c.fail("curfew.to", "must differ from curfew.from")
+	if wrongFrom == nil && wrongTo == nil {
+		if _, err := access.ParseCurfew(v.From, v.To, nil); err != nil {
+			c.fail("curfew.to", "must differ from curfew.from")
+		}
 	}
 	return &v
 }
 
 // clients checks the programs that a group lets in, such as claude_code or "codex >= 0.40".
 func (c *checker) clients(list []string) []string {
-	if len(list) > clientsMax {
-		c.fail("clients", "has more than %d entries", clientsMax)
+	if !c.atMost("clients", len(list), clientsMax) {
 		return nil
 	}
 	var out []string

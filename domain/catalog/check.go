@@ -120,6 +120,14 @@ func grouped(n int) string {
 	return s
 }
 
+// atMost bounds the length of a list.
+func (c *checker) atMost(field string, n, most int) (ok bool) {
+	if n > most {
+		c.fail(field, "has more than %s entries", grouped(most))
+	}
+	return n <= most
+}
+
 func (c *checker) duration(field string, d Duration, high time.Duration) {
 	if d.Std() < time.Millisecond || d.Std() > high {
 		c.fail(field, "must be 1ms..%s", Duration(high))
@@ -167,8 +175,7 @@ func (c *checker) text(field, s string, required bool) {
 
 // ids copies a list of references; each may stand in it once.
 func (c *checker) ids(field string, list []string) []string {
-	if len(list) > listMax {
-		c.fail(field, "has more than %s entries", grouped(listMax))
+	if !c.atMost(field, len(list), listMax) {
 		return nil
 	}
 	seen := make(map[string]bool, len(list))
@@ -211,7 +218,8 @@ func (c *checker) group(r Group) Resource {
 	c.oneOf("strategy", r.Strategy, strategies[:])
 	c.oneOf("affinity", r.Affinity, affinities[:])
 	r.Clients = c.clients(r.Clients)
-	r.Limits, r.Budget = c.limits(r.Limits, false), c.budgetMode("budget", r.Budget)
+	r.Limits = c.limits(r.Limits, false)
+	c.budget(r.Budget)
 	return &r
 }
 
@@ -219,7 +227,8 @@ func (c *checker) user(r User) Resource {
 	c.id("id", r.ID, "")
 	c.text("name", r.Name, false)
 	r.Slots = c.slots(r.Slots)
-	r.Limits, r.Budget = c.limits(r.Limits, true), c.budgetMode("budget", r.Budget)
+	r.Limits = c.limits(r.Limits, true)
+	c.budget(r.Budget)
 	r.Overdraft = c.usd("overdraft", r.Overdraft)
 	return &r
 }
@@ -262,7 +271,8 @@ func (c *checker) key(r Key, s *State) Resource {
 	r.Slots = c.slots(r.Slots)
 	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
 	r.ExpiresAt = utc(r.ExpiresAt)
-	r.Limits, r.Budget = c.limits(r.Limits, true), c.budgetMode("budget", r.Budget)
+	r.Limits = c.limits(r.Limits, true)
+	c.budget(r.Budget)
 	r.IPs, r.Curfew = c.ips(r.IPs), c.curfew(r.Curfew)
 	r.MaxIPs, r.IPWindow = c.maxIPs(r.MaxIPs, r.IPWindow)
 	return &r

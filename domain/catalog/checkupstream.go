@@ -62,7 +62,8 @@ func (c *checker) upstream(r Upstream) Resource {
 	r.OnDisconnect = d.String()
 	r.Headers = c.headers(r.Headers)
 	r.AffinityMigration = c.migration(r.AffinityMigration)
-	r.Limits, r.Budget = c.limits(r.Limits, false), c.budgetMode("budget", r.Budget)
+	r.Limits = c.limits(r.Limits, false)
+	c.budget(r.Budget)
 	return &r
 }
 
@@ -117,8 +118,7 @@ func (c *checker) capabilities(list []dialect.Capability) []dialect.Capability {
 }
 
 func (c *checker) modelRules(list []ModelRule) []ModelRule {
-	if len(list) > listMax {
-		c.fail("model_rules", "has more than %s entries", grouped(listMax))
+	if !c.atMost("model_rules", len(list), listMax) {
 		return nil
 	}
 	_, faults := compileRules(list)

@@ -25,17 +25,14 @@ func (g *Grant) Account(a *CompiledAccount) bool {
 // group only what the group has, and both conditions together when both are there (A38, A39, C40).
 func (s *Snapshot) Grant(k *Key) Grant { return s.grants[k.ID] }
 
-// Multiplier is the factor on what the caller pays; One for keys without a group.
-func (s *Snapshot) Multiplier(k *Key) pricing.Multiplier {
-	if g := s.groups[k.Group]; g != nil {
-		return g.Multiplier
+// Multipliers are all factors on what an attempt at an upstream costs a caller of a group. That of the group is One for
+// callers without one.
+func (s *Snapshot) Multipliers(u *CompiledUpstream, group string) pricing.Multipliers {
+	m := pricing.Multipliers{Input: u.Input, Output: u.Output, Group: pricing.One}
+	if g := s.groups[group]; g != nil {
+		m.Group = g.Multiplier
 	}
-	return pricing.One
-}
-
-// Multipliers are all factors on what an attempt of a key at an upstream costs.
-func (s *Snapshot) Multipliers(u *CompiledUpstream, k *Key) pricing.Multipliers {
-	return pricing.Multipliers{Input: u.Input, Output: u.Output, Group: s.Multiplier(k)}
+	return m
 }
 
 func (s *Snapshot) buildCallers(users, groups, keys []Resource) {

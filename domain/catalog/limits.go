@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	// Zones are known on every machine, and to every build of this program the same.
@@ -51,15 +50,15 @@ func (s Spending) kind() (limit.Kind, bool) {
 	return limit.Total, false
 }
 
-// rule is the spending rule for the machine. What was checked before is not expected to fail; false drops it.
-func (s Spending) rule() (limit.Rule, bool) {
+// rule is the spending rule for the machine. One that this version cannot read allows nothing: it fails closed.
+func (s Spending) rule() limit.Rule {
 	kind, known := s.kind()
 	amount, err := money.Parse(s.Limit)
 	z, zoned := zoneOf(s.Zone)
 	if !known || err != nil || !zoned {
-		return limit.Rule{}, false
+		return limit.Rule{}
 	}
-	return limit.Rule{Period: limit.Period{Kind: kind, Zone: z, Hours: s.Hours}, Limit: amount}, true
+	return limit.Rule{Period: limit.Period{Kind: kind, Zone: z, Hours: s.Hours}, Limit: amount}
 }
 
 // zoneOf reads the name of a time zone; "" is UTC. "Local" is none: it would mean something else on every machine.
@@ -83,8 +82,7 @@ func (l *Limits) rate() limit.Rate {
 	return r
 }
 
-// money is the limits of money for the machine: the spending rules, and the budget as one that never begins anew. A rule
-// that this version cannot read allows nothing: it fails closed.
+// money is the limits of money for the machine: the spending rules, and the budget as one that never begins anew.
 func (l *Limits) money(mode string) limit.Money {
 	m := limit.Money{}
 	m.Mode, _ = limit.ParseMode(mode)
@@ -92,8 +90,7 @@ func (l *Limits) money(mode string) limit.Money {
 		return m
 	}
 	for _, s := range l.Spending {
-		r, _ := s.rule()
-		m.Rules = append(m.Rules, r)
+		m.Rules = append(m.Rules, s.rule())
 	}
 	if l.Budget != "" {
 		total, _ := money.Parse(l.Budget)
@@ -158,9 +155,7 @@ func (c *checker) limits(l *Limits, rates bool) *Limits {
 		return nil
 	}
 	v := Limits{RPM: c.rate("limits.rpm", l.RPM, rpmMax, rates), TPM: c.rate("limits.tpm", l.TPM, tpmMax, rates)}
-	if len(l.Spending) > spendingMax {
-		c.fail("limits.spending", "has more than %d entries", spendingMax)
-	}
+	c.atMost("limits.spending", len(l.Spending), spendingMax)
 	for i, s := range l.Spending {
 		s = c.spending(indexed("limits.spending", i), s)
 		for k, other := range v.Spending {
@@ -184,9 +179,7 @@ func (c *checker) rate(field string, n *int64, high int, allowed bool) *int64 {
 	if !allowed {
 		c.fail(field, "only for users and keys")
 	}
-	if *n < 1 || *n > int64(high) {
-		c.fail(field, "must be 1..%s or null", grouped(high))
-	}
+	c.between(field, int(*n), 1, high, " or null")
 	v := *n
 	return &v
 }
@@ -241,10 +234,9 @@ func (c *checker) usd(field, s string) string {
 	return a.String()
 }
 
-// budgetMode makes how limits of money are kept canonical; "" stays "".
-func (c *checker) budgetMode(field, s string) string {
-	if _, ok := limit.ParseMode(s); !ok {
-		c.fail(field, "must be strict or postpaid")
+// budget checks how limits of money are kept.
+func (c *checker) budget(mode string) {
+	if _, ok := limit.ParseMode(mode); !ok {
+		c.fail("budget", "must be strict or postpaid")
 	}
-	return strings.TrimSpace(s)
 }

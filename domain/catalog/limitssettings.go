@@ -3,7 +3,6 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,22 +47,9 @@ const authFailuresMax = 1000
 var limitSettings = [...]setting{
 	{"platform.daily", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformDaily })},
 	{"platform.monthly", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformMonthly })},
-	{"platform.budget", "postpaid", func(s *Settings, v string) (string, error) {
-		m, ok := limit.ParseMode(v)
-		if !ok || v == "" {
-			return "", errors.New("must be strict or postpaid")
-		}
-		s.Guards.PlatformStrict = m == limit.Strict
-		return m.String(), nil
-	}},
-	{"auth.failures", "20", func(s *Settings, v string) (string, error) {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > authFailuresMax {
-			return "", errors.New("must be 0..1,000 (0 blocks nobody)")
-		}
-		s.Guards.AuthFailures = n
-		return strconv.Itoa(n), nil
-	}},
+	{"platform.budget", limit.Postpaid.String(), either(limit.Strict.String(), limit.Postpaid.String(),
+		func(s *Settings) *bool { return &s.Guards.PlatformStrict })},
+	{"auth.failures", "20", whole(0, authFailuresMax, " (0 blocks nobody)", func(s *Settings) *int { return &s.Guards.AuthFailures })},
 	{"trusted_proxies", "", func(s *Settings, v string) (string, error) {
 		var list []string
 		for _, one := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' }) {

@@ -11,12 +11,10 @@ import (
 	"github.com/penstock/penstock/domain/pricing"
 )
 
-// Rated is a price that can be applied.
-type Rated struct {
+// rated is a price that can be applied.
+type rated struct {
 	*Price
-	Sheet   *pricing.Sheet
-	Rates   pricing.Rates // the flat ones of the sheet
-	Version string        // "<price id>@<stream version>": which value of the price it was
+	sheet *pricing.Sheet
 }
 
 // over is r where it is set and otherwise base.
@@ -116,15 +114,6 @@ func (r *Price) Compile(version string) (*pricing.Sheet, error) {
 	return s, nil
 }
 
-// Rates are the flat prices with their fallbacks applied. The error is an InvalidError.
-func (r *Price) Rates() (pricing.Rates, error) {
-	s, err := r.Compile("")
-	if err != nil {
-		return pricing.Rates{}, err
-	}
-	return s.Flat, nil
-}
-
 // priceBook holds the prices that people set apart from those of a list.
 type priceBook struct{ manual, synced priceIndex }
 
@@ -136,7 +125,7 @@ func (b *priceBook) has(upstream, model string) bool {
 
 // priceIndex finds the price of a model. Within a list newer effective dates come first.
 type priceIndex struct {
-	exact map[priceKey][]*Rated
+	exact map[priceKey][]*rated
 	globs []globPrices // those with an upstream first, then the longer pattern, then by text
 }
 
@@ -144,28 +133,27 @@ type priceKey struct{ model, upstream string }
 
 type globPrices struct {
 	priceKey
-	list []*Rated
+	list []*rated
 }
 
 func (s *Snapshot) buildPrices(state *State, rows []Resource) {
-	rated := map[pricing.Origin][]*Rated{}
+	lists := map[pricing.Origin][]*rated{}
 	for _, r := range rows {
 		p := r.(*Price)
 		_, n, _ := state.Get(KindPrice, p.ID)
-		version := p.ID + "@" + strconv.FormatInt(n, 10)
-		sheet, err := p.Compile(version)
+		sheet, err := p.Compile(p.ID + "@" + strconv.FormatInt(n, 10))
 		if err != nil {
 			s.Skipped = append(s.Skipped, *err.(*InvalidError))
 			continue
 		}
-		rated[sheet.Origin] = append(rated[sheet.Origin], &Rated{p, sheet, sheet.Flat, version})
+		lists[sheet.Origin] = append(lists[sheet.Origin], &rated{p, sheet})
 	}
-	s.prices = priceBook{indexPrices(rated[pricing.Manual]), indexPrices(rated[pricing.Synced])}
+	s.prices = priceBook{indexPrices(lists[pricing.Manual]), indexPrices(lists[pricing.Synced])}
 }
 
-func indexPrices(list []*Rated) priceIndex {
-	globs := map[priceKey][]*Rated{}
-	x := priceIndex{exact: make(map[priceKey][]*Rated, len(list))}
+func indexPrices(list []*rated) priceIndex {
+	globs := map[priceKey][]*rated{}
+	x := priceIndex{exact: make(map[priceKey][]*rated, len(list))}
 	for _, r := range list {
 		into, key := x.exact, priceKey{r.Model, r.Upstream}
 		if isGlob(r.Model) {
@@ -187,8 +175,8 @@ func indexPrices(list []*Rated) priceIndex {
 	return x
 }
 
-func newestFirst(list []*Rated) {
-	slices.SortStableFunc(list, func(a, b *Rated) int {
+func newestFirst(list []*rated) {
+	slices.SortStableFunc(list, func(a, b *rated) int {
 		switch {
 		case a.EffectiveFrom == nil && b.EffectiveFrom == nil:
 			return 0
@@ -208,15 +196,6 @@ func b2i(b bool) int {
 	return 0
 }
 
-// Price is the flat price of a model at an upstream at a time, see Sheets; ok is false for an unpriced model.
-func (s *Snapshot) Price(model, upstreamModel, upstream string, at time.Time) (_ *Rated, ok bool) {
-	r := s.prices.manual.named(model, upstreamModel, upstream, at)
-	if r == nil {
-		r = s.prices.synced.named(model, upstreamModel, upstream, at)
-	}
-	return r, r != nil
-}
-
 // Sheets finds what a model costs at an upstream at a time, among the prices that people set and among the synced ones:
 // by the (resolved) model first, then by the name in the rewritten body; an exact name before a glob, a price of this
 // upstream before a general one, a longer glob before a shorter, and of several dates the newest that has begun. It
@@ -224,23 +203,23 @@ func (s *Snapshot) Price(model, upstreamModel, upstream string, at time.Time) (_
 func (s *Snapshot) Sheets(model, upstreamModel, upstream string, at time.Time) pricing.Sheets {
 	var found pricing.Sheets
 	if r := s.prices.manual.named(model, upstreamModel, upstream, at); r != nil {
-		found.Manual = r.Sheet
+		found.Manual = r.sheet
 	}
 	if r := s.prices.synced.named(model, upstreamModel, upstream, at); r != nil {
-		found.Synced = r.Sheet
+		found.Synced = r.sheet
 	}
 	return found
 }
 
 // named finds by either name.
-func (x *priceIndex) named(model, upstreamModel, upstream string, at time.Time) *Rated {
+func (x *priceIndex) named(model, upstreamModel, upstream string, at time.Time) *rated {
 	if r := x.find(model, upstream, at); r != nil || upstreamModel == model {
 		return r
 	}
 	return x.find(upstreamModel, upstream, at)
 }
 
-func (x *priceIndex) find(model, upstream string, at time.Time) *Rated {
+func (x *priceIndex) find(model, upstream string, at time.Time) *rated {
 	if model == "" {
 		return nil
 	}
@@ -263,7 +242,7 @@ func (x *priceIndex) find(model, upstream string, at time.Time) *Rated {
 	return nil
 }
 
-func begun(list []*Rated, at time.Time) *Rated {
+func begun(list []*rated, at time.Time) *rated {
 	for _, r := range list {
 		if r.EffectiveFrom == nil || !r.EffectiveFrom.After(at) {
 			return r

@@ -126,9 +126,7 @@ func (c *checker) price(r Price) Resource {
 	c.rates("", &flat)
 	r.SetRates(flat)
 	r.Tiers = c.priceTiers("tiers", r.Tiers)
-	if len(r.ServiceTiers) > priceTiersMax {
-		c.fail("service_tiers", "has more than %d entries", priceTiersMax)
-	}
+	c.atMost("service_tiers", len(r.ServiceTiers), priceTiersMax)
 	for _, name := range slices.Sorted(maps.Keys(r.ServiceTiers)) {
 		r.ServiceTiers[name] = c.servicePrice(name, r.ServiceTiers[name])
 	}
@@ -161,9 +159,7 @@ func (c *checker) rates(prefix string, r *PriceRates) {
 
 // priceTiers checks a list of tiers and puts it in order.
 func (c *checker) priceTiers(field string, list []PriceTier) []PriceTier {
-	if len(list) > priceTiersMax {
-		c.fail(field, "has more than %d entries", priceTiersMax)
-	}
+	c.atMost(field, len(list), priceTiersMax)
 	seen := map[int64]bool{}
 	for i := range list {
 		t := &list[i]

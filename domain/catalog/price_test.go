@@ -147,8 +147,8 @@ func TestSyncedPricesNeverOverrideManualOnes(t *testing.T) {
 	if q, _ := b.Sheets("gpt-x", "", "up", at.Add(-1)).Quote("", 1001); q.Version != "synced/gpt-x@1" || q.Rates.Input != 9_000_000 {
 		t.Errorf("a synced tier comes before a manual flat price: %+v", q)
 	}
-	if r, ok := b.Price("gpt-x", "", "up", noon); !ok || r.Version != "gpt-*@1" {
-		t.Errorf("flat: %+v, %v", r, ok)
+	if got := flat(b, "gpt-x", "", "up", noon); got != "gpt-*@1" {
+		t.Errorf("flat: %q", got)
 	}
 }
 
@@ -205,17 +205,12 @@ func TestTheWorstCaseIsTheDearestOffer(t *testing.T) {
 		{[]Offer{offer("cheap", "m"), offer("dear", "m")}, "4.0000000016", "8.0000000016"},
 		{nil, "0", "0"},
 	} {
-		got, err := b.Worst(k, ask, noon, nil, c.offers...)
+		got, err := b.Worst(k, ask, noon, c.offers...)
 		if err != nil || got.Upstream.String() != c.upstream || got.Caller.String() != c.caller {
 			t.Errorf("%d offers: %s and %s, %v", len(c.offers), got.Upstream, got.Caller, err)
 		}
 	}
-	if _, err := b.Worst(k, ask, noon, nil, offer("cheap", "o"), offer("dear", "o")); !errors.Is(err, pricing.ErrUnboundable) || !strings.Contains(err.Error(), "model o at upstream dear") {
+	if _, err := b.Worst(k, ask, noon, offer("cheap", "o"), offer("dear", "o")); !errors.Is(err, pricing.ErrUnboundable) || !strings.Contains(err.Error(), "model o at upstream dear") {
 		t.Errorf("got %v", err)
-	}
-	half := pricing.One / 2
-	got, err := b.Worst(k, ask, noon, func(m *pricing.Multipliers) { m.Key = &half }, offer("cheap", "m"))
-	if err != nil || got.Caller.String() != "2.0000000016" {
-		t.Errorf("with the multiplier of a key: %s, %v", got.Caller, err)
 	}
 }

@@ -97,17 +97,17 @@ func (s *Snapshot) AffinityOf(k *Key) string {
 
 // schedulingSettings are rows of the table of settings.
 var schedulingSettings = [...]setting{
-	{"failover.per_upstream", "0", whole(0, 1000, func(s *Settings) *int { return &s.Scheduling.PerUpstream })},
-	{"failover.per_account", "3", whole(0, 1000, func(s *Settings) *int { return &s.Scheduling.PerAccount })},
+	{"failover.per_upstream", "0", whole(0, 1000, "", func(s *Settings) *int { return &s.Scheduling.PerUpstream })},
+	{"failover.per_account", "3", whole(0, 1000, "", func(s *Settings) *int { return &s.Scheduling.PerAccount })},
 	{"scheduling.strategy", StrategyWeighted, choice(func(s *Settings) *string { return &s.Scheduling.Strategy }, strategies[:]...)},
 	{"scheduling.score", "priority=1,load=1,queue=0.7,error_rate=0.8,ttft=0.5,reset=0,quota=0,cost=0,idle=0", setScore},
-	{"scheduling.score_top", "7", whole(1, 1000, func(s *Settings) *int { return &s.Scheduling.ScoreTop })},
+	{"scheduling.score_top", "7", whole(1, 1000, "", func(s *Settings) *int { return &s.Scheduling.ScoreTop })},
 	{"scheduling.all_blocked", "last_resort", either("last_resort", "reject", func(s *Settings) *bool { return &s.Scheduling.LastResort })},
 	{"scheduling.public_names_only", "false", boolean(func(s *Settings) *bool { return &s.Scheduling.PublicOnly })},
 	{"affinity.mode", AffinityBoundWins, choice(func(s *Settings) *string { return &s.Scheduling.Affinity }, affinities[:]...)},
 	{"affinity.sliding", "5m", span(24*time.Hour, false, func(s *Settings) *time.Duration { return &s.Scheduling.Sliding })},
 	{"affinity.absolute", "30m", span(week, false, func(s *Settings) *time.Duration { return &s.Scheduling.Absolute })},
-	{"affinity.bindings", "10000", whole(1, 1_000_000, func(s *Settings) *int { return &s.Scheduling.Bindings })},
+	{"affinity.bindings", "10000", whole(1, 1_000_000, "", func(s *Settings) *int { return &s.Scheduling.Bindings })},
 	{"affinity.session", "client", either("content", "client", func(s *Settings) *bool { return &s.Scheduling.DeriveSession })},
 	{"affinity.escape_ttft", "15s", span(time.Hour, true, func(s *Settings) *time.Duration { return &s.Scheduling.EscapeTTFT })},
 	{"affinity.escape_failures", "0.5", func(s *Settings, v string) (string, error) {
@@ -119,17 +119,6 @@ var schedulingSettings = [...]setting{
 		return strconv.FormatFloat(f, 'f', -1, 64), nil
 	}},
 	{"affinity.reasoning", ReasoningPin, either(ReasoningDrop, ReasoningPin, func(s *Settings) *bool { return &s.Scheduling.DropReasoning })},
-}
-
-func whole(low, high int, field func(*Settings) *int) func(*Settings, string) (string, error) {
-	return func(s *Settings, v string) (string, error) {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < low || n > high {
-			return "", fmt.Errorf("must be %s..%s", grouped(low), grouped(high))
-		}
-		*field(s) = n
-		return strconv.Itoa(n), nil
-	}
 }
 
 func span(high time.Duration, zero bool, field func(*Settings) *time.Duration) func(*Settings, string) (string, error) {
@@ -150,17 +139,6 @@ func span(high time.Duration, zero bool, field func(*Settings) *time.Duration) f
 			return "0", nil
 		}
 		return Duration(d).String(), nil
-	}
-}
-
-// either is a choice of two words for a boolean.
-func either(yes, no string, field func(*Settings) *bool) func(*Settings, string) (string, error) {
-	return func(s *Settings, v string) (string, error) {
-		if v != yes && v != no {
-			return "", fmt.Errorf("must be %s or %s", yes, no)
-		}
-		*field(s) = v == yes
-		return v, nil
 	}
 }
 
@@ -244,9 +222,7 @@ func (c *checker) migration(given *Migration) *Migration {
 	}
 	c.oneOf("affinity_migration.metric", m.Metric, []string{MetricTokens, MetricLength})
 	c.oneOf("affinity_migration.direction", m.Direction, []string{DirectionBelow, DirectionAtOrAbove})
-	if m.Threshold < 1 || m.Threshold > thresholdMax {
-		c.fail("affinity_migration.threshold", "must be 1..%s", grouped(thresholdMax))
-	}
+	c.between("affinity_migration.threshold", int(m.Threshold), 1, thresholdMax, "")
 	return m
 }
 

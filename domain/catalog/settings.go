@@ -61,14 +61,7 @@ type setting struct {
 }
 
 var settings = [...]setting{
-	{"failover.max_attempts", "6", func(s *Settings, v string) (string, error) {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > 1000 {
-			return "", errors.New("must be 0..1,000 (0 is until exhausted)")
-		}
-		s.MaxAttempts = n
-		return strconv.Itoa(n), nil
-	}},
+	{"failover.max_attempts", "6", whole(0, 1000, " (0 is until exhausted)", func(s *Settings) *int { return &s.MaxAttempts })},
 	{"failover_on_400", "false", boolean(func(s *Settings) *bool { return &s.FailoverOn400 })},
 	{"failover_on_400_match", "(?i)anthropic-beta|beta feature|thinking|signature|tool_use|tool_result|tools",
 		func(s *Settings, v string) (string, error) {
@@ -84,14 +77,7 @@ var settings = [...]setting{
 		OnExhaustedUnified, OnExhaustedLastAnswer, OnExhaustedBadGateway)},
 	{"block.default", "30s", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.BlockDefault })},
 	{"block.max", "5m", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.BlockMax })},
-	{"retry.same_account", "1", func(s *Settings, v string) (string, error) {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > 5 {
-			return "", errors.New("must be 0..5")
-		}
-		s.SameAccountRetries = n
-		return strconv.Itoa(n), nil
-	}},
+	{"retry.same_account", "1", whole(0, 5, "", func(s *Settings) *int { return &s.SameAccountRetries })},
 	{"retry.same_account_wait", "2s", within(time.Millisecond, time.Minute, func(s *Settings) *time.Duration { return &s.SameAccountWait })},
 	{"abandoned_billing", AbandonedLastProgress, choice(func(s *Settings) *string { return &s.AbandonedBilling },
 		AbandonedNone, AbandonedInput, AbandonedLastProgress)},
@@ -117,10 +103,15 @@ var table = slices.Concat(settings[:], schedulingSettings[:], limitSettings[:])
 const daysMax = 36500
 
 func days(field func(*Settings) *int) func(*Settings, string) (string, error) {
+	return whole(0, daysMax, " days (0 is for ever)", field)
+}
+
+// whole takes the numbers of a range; note follows it where it must be said.
+func whole(low, high int, note string, field func(*Settings) *int) func(*Settings, string) (string, error) {
 	return func(s *Settings, v string) (string, error) {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > daysMax {
-			return "", errors.New("must be 0..36,500 days (0 is for ever)")
+		if err != nil || n < low || n > high {
+			return "", fmt.Errorf("must be %s..%s%s", grouped(low), grouped(high), note)
 		}
 		*field(s) = n
 		return strconv.Itoa(n), nil
@@ -144,6 +135,17 @@ func boolean(field func(*Settings) *bool) func(*Settings, string) (string, error
 			return "", errors.New("must be true or false")
 		}
 		*field(s) = v == "true"
+		return v, nil
+	}
+}
+
+// either is a choice of two words for a boolean.
+func either(yes, no string, field func(*Settings) *bool) func(*Settings, string) (string, error) {
+	return func(s *Settings, v string) (string, error) {
+		if v != yes && v != no {
+			return "", fmt.Errorf("must be %s or %s", yes, no)
+		}
+		*field(s) = v == yes
 		return v, nil
 	}
 }

@@ -136,7 +136,7 @@ func TestBadRowsAreSkippedAndCounted_E52(t *testing.T) {
 		if len(b.Skipped) != 1 || !strings.HasPrefix(b.Skipped[0].Error(), c.want+": ") {
 			t.Errorf("%s: skipped %v", c.want, b.Skipped)
 		}
-		if _, priced := b.Price("m", "", "ok", noon); b.Upstream("ok") == nil || b.Account("ok-1") == nil || b.Key("k") == nil || !priced || b.Settings.ChatUsage != "inject" {
+		if b.Upstream("ok") == nil || b.Account("ok-1") == nil || b.Key("k") == nil || flat(b, "m", "", "ok", noon) != "p@1" || b.Settings.ChatUsage != "inject" {
 			t.Errorf("%s: the good rows are not in force", c.want)
 		}
 		if again := Build(state, b); len(again.Skipped) != 1 {
@@ -305,10 +305,16 @@ func TestMultipliersOfAnAttempt_C34(t *testing.T) {
 		{"a", "out", pricing.Multipliers{Input: 5000, Output: 20_000, Group: pricing.One}},
 		{"b", "out", pricing.Plain()},
 	} {
-		if got := b.Multipliers(b.Upstream(c.up), b.Key(c.key)); got != c.want {
+		if got := b.Multipliers(b.Upstream(c.up), b.Key(c.key).Group); got != c.want {
 			t.Errorf("%s %s: %+v", c.up, c.key, got)
 		}
 	}
+}
+
+// flat is the version of the price that is charged for a short input, "" for an unpriced model.
+func flat(b *Snapshot, model, upstreamModel, upstream string, at time.Time) string {
+	q, _ := b.Sheets(model, upstreamModel, upstream, at).Quote("", 0)
+	return q.Version
 }
 
 func TestPricesByPrecedence(t *testing.T) {
@@ -354,11 +360,7 @@ func TestPricesByPrecedence(t *testing.T) {
 		{"no model", "", "", "up", noon, ""},
 		{"no model, but a rewritten one", "", "o3", "other", noon, "dated-2@1"},
 	} {
-		got := ""
-		if r, ok := b.Price(c.model, c.sent, c.upstream, c.at); ok {
-			got = r.Version
-		}
-		if got != c.want {
+		if got := flat(b, c.model, c.sent, c.upstream, c.at); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -376,12 +378,12 @@ func TestRatesFallBackAndAreExact(t *testing.T) {
 		{Price{Input: "3", Output: "0", CachedInput: "0", CacheWrite1h: "6", PerRequest: "0.000001"},
 			pricing.Rates{Input: 3_000_000, CacheWrite5m: 3_000_000, CacheWrite1h: 6_000_000, AudioInput: 3_000_000, ImageInput: 3_000_000, PerRequest: 10_000}},
 	} {
-		if got, err := c.p.Rates(); err != nil || got != c.want {
+		if got, err := c.p.Compile(""); err != nil || got.Flat != c.want {
 			t.Errorf("%+v: got %+v, %v", c.p, got, err)
 		}
 	}
 	for _, p := range []Price{{Input: "1.0000001", Output: "1"}, {Input: "1", Output: "-1"}, {Input: "1", Output: "1000000.000001"}} {
-		if got, err := p.Rates(); err == nil {
+		if got, err := p.Compile(""); err == nil {
 			t.Errorf("%+v: got %+v", p, got)
 		}
 	}

@@ -15,17 +15,12 @@ type Offer struct {
 }
 
 // Worst is the most that one attempt of a request can cost at any of the offers, by the prices of a time and the
-// multipliers of the key. It is what a strict budget reserves; each further attempt may cost as much again. m changes
-// the multipliers of an offer before they are used; nil leaves them. The error wraps one of pricing and names the
-// upstream; without offers there is nothing to reserve.
-func (s *Snapshot) Worst(k *Key, a pricing.Ask, at time.Time, m func(*pricing.Multipliers), offers ...Offer) (pricing.Bound, error) {
+// multipliers of the key. It is what a strict budget reserves; each further attempt may cost as much again. The error wraps
+// one of pricing and names the upstream; without offers there is nothing to reserve.
+func (s *Snapshot) Worst(k *Key, a pricing.Ask, at time.Time, offers ...Offer) (pricing.Bound, error) {
 	var worst pricing.Bound
 	for _, o := range offers {
-		by := s.Multipliers(o.Upstream, k)
-		if m != nil {
-			m(&by)
-		}
-		b, err := s.Sheets(o.Model, o.UpstreamModel, o.Upstream.ID, at).Worst(a, by)
+		b, err := s.Sheets(o.Model, o.UpstreamModel, o.Upstream.ID, at).Worst(a, s.Multipliers(o.Upstream, k.Group))
 		if err != nil {
 			return pricing.Bound{}, fmt.Errorf("model %s at upstream %s: %w", o.Model, o.Upstream.ID, err)
 		}

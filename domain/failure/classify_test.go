@@ -315,7 +315,8 @@ func TestARuleThatBlocksLeavesNothingToWaitFor(t *testing.T) {
 	if _, again := v.Retry(p, false, 0); again || v.Block != (Block{For: time.Hour, Reason: "rule", Source: "rule out"}) {
 		t.Errorf("%+v", v)
 	}
-	if f := (&account.Block{}).Set(t0, t0.Add(v.Block.For), v.Block.Reason, v.Block.Source); !f.Until.Equal(t0.Add(time.Hour)) {
+	ask := account.Ask{Until: t0.Add(v.Block.For), Reason: v.Block.Reason, Source: v.Block.Source}
+	if f := (&account.Block{}).Apply(t0, ask); !f.Until.Equal(t0.Add(time.Hour)) {
 		t.Errorf("an operator's rule is not capped: %+v", f)
 	}
 }

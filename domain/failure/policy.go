@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -15,7 +16,7 @@ type Policy struct {
 	FailoverOnAuth     bool
 	Rules              []*catalog.CompiledRule // in order; the first match holds
 	BlockDefault       time.Duration           // of a refusal that names no time; 0: 30 s
-	BlockMax           time.Duration           // the longest block by an upstream's hint; 0: 5 min
+	BlockMax           time.Duration           // the longest block by an upstream's hint; 0: account.AutomaticMax
 	SameAccountRetries int                     // per request
 	SameAccountWait    time.Duration           // the longest wait for one
 }
@@ -28,17 +29,14 @@ func PolicyOf(s *catalog.Settings, rules []*catalog.CompiledRule) Policy {
 	}
 }
 
-// Lengths of blocks where the policy says nothing.
-const (
-	blockDefault = 30 * time.Second // 429 without Retry-After, and a forbidden account
-	BlockMax     = 5 * time.Minute  // nobody's hint blocks longer; then the account is tried again
-)
+// blockDefault is how long a 429 without Retry-After, and a forbidden account, are blocked where the policy says nothing.
+const blockDefault = 30 * time.Second
 
 func (p *Policy) blockMax() time.Duration {
 	if p.BlockMax > 0 {
 		return p.BlockMax
 	}
-	return BlockMax
+	return account.AutomaticMax
 }
 
 func (p *Policy) blockDefault() time.Duration {

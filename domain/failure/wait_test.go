@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/domain/account"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -48,7 +50,7 @@ func FuzzNoTextMakesAWaitThatIsNegativeOrAbsurd(f *testing.F) {
 				t.Fatalf("%q: %v", text, got)
 			}
 		}
-		if b := Classify(o, usual).Block; b.For < time.Second || b.For > BlockMax || b.Resets < 0 || b.Resets > waitMax {
+		if b := Classify(o, usual).Block; b.For < time.Second || b.For > account.AutomaticMax || b.Resets < 0 || b.Resets > waitMax {
 			t.Fatalf("%q: %+v", text, b)
 		}
 	})

@@ -57,7 +57,7 @@ func BenchmarkTurn(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					now = now.Add(time.Millisecond)
-					g.Leave(g.NextAt(now, nil).ID, Served)
+					g.Leave(g.Next(now, nil).ID, Served)
 					join()
 				}
 			})

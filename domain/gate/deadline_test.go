@@ -77,7 +77,7 @@ func TestWhoIsOverdueIsHandedOutAndNotServed(t *testing.T) { // A59
 		t.Fatalf("%+v", w)
 	}
 	g.Leave(id(0), Served)
-	if w := g.NextAt(at(5), nil); w == nil || w.ID != id(2) {
+	if w := g.Next(at(5), nil); w == nil || w.ID != id(2) {
 		t.Fatalf("who is overdue is passed over, got %+v", w)
 	}
 	for _, n := range []int{3, 1} {

@@ -149,7 +149,7 @@ func TestLeavingIsCountedByReasonAndOnce(t *testing.T) { // A59, A62
 }
 
 func TestNextIsTheFirstThatMayBeServed(t *testing.T) { // pain 41
-	g := New(Policy{Slots: some(1), Queue: &Queue{}})
+	g := New(Policy{Slots: some(1), Queue: &Queue{Timeout: time.Minute}})
 	for n := 1; n <= 4; n++ {
 		mustJoin(g.Join(id(n), "k", t0, nil))
 	}
@@ -177,19 +177,19 @@ func TestNextIsTheFirstThatMayBeServed(t *testing.T) { // pain 41
 		{"the tail has left", 4, may(3), 0},
 	} {
 		g.Leave(id(c.leave), Moved)
-		w := g.Next(c.may)
+		w := g.Next(t0, c.may)
 		if (w == nil) != (c.want == 0) || w != nil && w.ID != id(c.want) {
 			t.Fatalf("%s: got %+v, want r%d", c.says, w, c.want)
 		}
 	}
 	must(g.Hold(id(9), "k", t0))
-	if g.Next(nil) != nil {
+	if g.Next(t0, nil) != nil {
 		t.Fatal("served without a free slot")
 	}
 }
 
 func TestFewerSlotsThrowNobodyOut(t *testing.T) {
-	g := New(Policy{Slots: some(3), Queue: &Queue{}})
+	g := New(Policy{Slots: some(3), Queue: &Queue{Timeout: time.Minute}})
 	for n := 1; n <= 3; n++ {
 		must(g.Hold(id(n), "k", t0))
 	}
@@ -200,12 +200,12 @@ func TestFewerSlotsThrowNobodyOut(t *testing.T) {
 	}
 	for n := 1; n <= 2; n++ {
 		g.Free(id(n))
-		if g.Room() || g.Next(nil) != nil {
+		if g.Room() || g.Next(t0, nil) != nil {
 			t.Fatalf("a grant above the new limit, %d held", g.Held())
 		}
 	}
 	g.Free(id(3))
-	if w := g.Next(nil); w == nil || w.ID != id(4) {
+	if w := g.Next(t0, nil); w == nil || w.ID != id(4) {
 		t.Fatal("the waiter was not served")
 	}
 	g.Reconfigure(Policy{})
@@ -246,7 +246,7 @@ func TestLeavingTheMiddleOfALongQueueIsCheap(t *testing.T) {
 			t.Fatal("not found")
 		}
 	}
-	if g.Waiting() != 0 || g.Next(nil) != nil {
+	if g.Waiting() != 0 || g.Next(t0, nil) != nil {
 		t.Fatal("not empty")
 	}
 }

@@ -139,10 +139,10 @@ func serve(g *Gate, m *model, now time.Time, may func(*Waiter) bool) error {
 		}
 	}
 	want := m.next(now, may)
-	w := g.NextAt(now, may)
+	w := g.Next(now, may)
 	switch {
 	case (w == nil) != (want == nil):
-		return fmt.Errorf("NextAt says %v, want %v", w, want)
+		return fmt.Errorf("Next says %v, want %v", w, want)
 	case w == nil:
 		return nil
 	case w.ID != want.ID:

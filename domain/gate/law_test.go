@@ -46,7 +46,7 @@ func (s *shop) run(g *Gate, r *rand.Rand, grants int) {
 			}
 		}
 		may := func(w *Waiter) bool { return s.may == nil || s.may(now, w) }
-		for w := g.NextAt(now, may); w != nil && done < grants; w = g.NextAt(now, may) {
+		for w := g.Next(now, may); w != nil && done < grants; w = g.Next(now, may) {
 			g.Leave(w.ID, Served)
 			must(g.Hold(w.ID, w.Key, now))
 			g.Confirm(w.ID, "a")
@@ -111,7 +111,7 @@ func TestFIFOServesTheCrowdAsItCame(t *testing.T) { // what fair is for: without
 // next serves the next n and says by key who it was.
 func next(g *Gate, n int, may func(*Waiter) bool) (keys string) {
 	for range n {
-		w := g.NextAt(t0, may)
+		w := g.Next(t0, may)
 		if w == nil {
 			return keys + "."
 		}
@@ -323,7 +323,7 @@ func TestNobodyIsLostUnderLoad(t *testing.T) {
 			if r.Intn(4) == 0 {
 				g.Leave(id(1+r.Intn(n)), Aborted)
 			}
-			for w := g.NextAt(now, nil); w != nil; w = g.NextAt(now, nil) {
+			for w := g.Next(now, nil); w != nil; w = g.Next(now, nil) {
 				g.Leave(w.ID, Served)
 				must(g.Hold(w.ID, w.Key, now))
 				g.Confirm(w.ID, "")

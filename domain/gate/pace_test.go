@@ -174,13 +174,13 @@ func TestAHolderIsEvictedBeforeItsSlotIsFree(t *testing.T) { // DESIGN 6: freein
 	g.Confirm(id(1), "a")
 	mustJoin(g.Join(id(2), "k", t0, nil))
 	h, news := g.Evict(id(1), "stuck")
-	if h == nil || !news || h.Evicted != "stuck" || h.ID != id(1) || h.Phase != Granted || g.Held() != 1 || g.Room() || g.Next(nil) != nil {
+	if h == nil || !news || h.Evicted != "stuck" || h.ID != id(1) || h.Phase != Granted || g.Held() != 1 || g.Room() || g.Next(t0, nil) != nil {
 		t.Fatalf("the slot is taken until its attempt has ended: %+v", h)
 	}
 	if h, news := g.Evict(id(1), "again"); news || h.Evicted != "stuck" || g.Totals().Evicted != 1 {
 		t.Fatalf("evicted once, for the first reason: %+v", h)
 	}
-	if !g.Release(id(1), t0.Add(time.Second)) || g.Release(id(1), t0) || g.Next(nil).ID != id(2) {
+	if !g.Release(id(1), t0.Add(time.Second)) || g.Release(id(1), t0) || g.Next(t0, nil).ID != id(2) {
 		t.Fatal("the end of the attempt frees it, once")
 	}
 	must(g.Hold(id(3), "k", t0))

@@ -87,26 +87,18 @@ func (g *Gate) Waiting() int {
 	return len(g.line.byID)
 }
 
-// Next is the waiter whose turn it is among those that may be served now: nil when no slot is free or nobody may. A nil
-// may allows everybody. Who may not is passed over and keeps its place. The waiter stays in the queue until it leaves.
-// Nobody ages and no deadline is looked at; NextAt does both.
-func (g *Gate) Next(may func(*Waiter) bool) *Waiter {
-	if g.line == nil || !g.Room() {
-		return nil
-	}
-	if may == nil {
-		may = func(*Waiter) bool { return true }
-	}
-	return g.line.first(may)
-}
-
-// NextAt is Next after everybody has aged up to now. It never gives out one whose deadline is over, see Overdue.
-func (g *Gate) NextAt(now time.Time, may func(*Waiter) bool) *Waiter {
+// Next is the waiter whose turn it is among those that may be served now, after everybody has aged up to now: nil when no
+// slot is free or nobody may. A nil may allows everybody. Who may not is passed over and keeps its place. One whose
+// deadline is over is never given out, see Overdue. The waiter stays in the queue until it leaves.
+func (g *Gate) Next(now time.Time, may func(*Waiter) bool) *Waiter {
 	if g.line == nil {
 		return nil
 	}
 	g.line.age(now)
-	return g.Next(func(w *Waiter) bool { return now.Before(w.Deadline) && (may == nil || may(w)) })
+	if !g.Room() {
+		return nil
+	}
+	return g.line.first(func(w *Waiter) bool { return now.Before(w.Deadline) && (may == nil || may(w)) })
 }
 
 // Overdue is a waiter whose deadline is over, the longest one first; nil: there is none. It waits until it leaves, which

@@ -113,7 +113,7 @@ func TestATopUpIsTheNewWholeAndARefusedOneChangesNothing(t *testing.T) {
 	}
 }
 
-// A79, B37, E37, E39, pains 15, 16, 20, 22: each settlement and refund counts once.
+// A79, B37, E37, E39, pains 16, 20, 22: each settlement and refund counts once.
 func TestRepeatingAnEndChangesNothing(t *testing.T) {
 	b := NewBudget("b", total(money.USD))
 	b.Reserve("a", 10*cent, t0)

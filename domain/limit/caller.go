@@ -38,8 +38,8 @@ type Request struct {
 }
 
 // Caller is one user with all its keys, or one key of nobody. A request goes through Admit, Check (again after each
-// wait), Reserve (and again as a top-up on failover), Commit, Settle; before Commit, Refund ends it. An end that is
-// repeated has no effect, and an id that is open is not admitted again. Make it with NewCaller.
+// wait), Reserve (and again as a top-up on failover), Settle; or Refund ends it, which is for a request that sends nothing. An
+// end that is repeated has no effect, and an id that is open is not admitted again. Make it with NewCaller.
 type Caller struct {
 	rate   rate
 	money  meter
@@ -66,15 +66,14 @@ func (r *rate) configure(to Rate) {
 
 // open is a request between Admit and its end.
 type open struct {
-	key       *keyState
-	at        time.Time
-	tokens    int64
-	payer     *fund
-	ofPayer   money.Amount // set aside, each with its own meter
-	ofKey     money.Amount
-	ofUser    money.Amount
-	reserved  bool
-	committed bool
+	key      *keyState
+	at       time.Time
+	tokens   int64
+	payer    *fund
+	ofPayer  money.Amount // set aside, each with its own meter
+	ofKey    money.Amount
+	ofUser   money.Amount
+	reserved bool
 }
 
 const spareMax = 256
@@ -210,21 +209,11 @@ func (c *Caller) left(k *keyState, now int64) Refusal {
 	return no
 }
 
-// Commit says that the request has been dispatched: from here on only Settle ends it.
-func (c *Caller) Commit(id string) bool {
-	o := c.open[id]
-	if o == nil {
-		return false
-	}
-	o.committed = true
-	return true
-}
-
-// Refund ends a request that was refused after Admit: it has charged nothing and spent nothing. False when it is not
-// open, or was dispatched.
+// Refund ends a request that was refused after Admit and sends nothing: it has charged nothing and spent nothing. False
+// when it is not open.
 func (c *Caller) Refund(id string) bool {
 	o := c.open[id]
-	if o == nil || o.committed {
+	if o == nil {
 		return false
 	}
 	for _, r := range [...]*rate{&o.key.rate, &c.rate} {

@@ -34,7 +34,7 @@ func (c *Caller) Charge(key string, requests, tokens int64, at time.Time) {
 	c.rate.tpm.Charge(tokens, at)
 }
 
-// Reopen restores a request that is open: charged, with what was set aside for it, and committed. Nothing is asked.
+// Reopen restores a request that is open: charged, with what was set aside for it. Nothing is asked.
 func (c *Caller) Reopen(r Request, held money.Amount, paidBy string) bool {
 	k := c.keys[r.Key]
 	if k == nil || c.open[r.ID] != nil {
@@ -42,7 +42,7 @@ func (c *Caller) Reopen(r Request, held money.Amount, paidBy string) bool {
 	}
 	o := c.begin(r.ID, k, r.At, r.Tokens)
 	c.charge(o, 1, o.tokens)
-	o.payer, o.reserved, o.committed = c.wallet.fund(paidBy), true, true
+	o.payer, o.reserved = c.wallet.fund(paidBy), true
 	for _, m := range [...]struct {
 		meter *meter
 		own   *money.Amount

@@ -30,9 +30,6 @@ func (w *Window) SetLimit(n int64) {
 	}
 }
 
-// Limit is what SetLimit has set, 0 for none.
-func (w *Window) Limit() int64 { return w.limit }
-
 // Used is how much counts at a time.
 func (w *Window) Used(now time.Time) int64 {
 	w.advance(now.UnixMilli())

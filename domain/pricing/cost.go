@@ -2,7 +2,6 @@ package pricing
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
 
@@ -50,11 +49,8 @@ func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
 	if err := u.Check(); err != nil {
 		return Breakdown{}, err
 	}
-	key := m.key()
-	for _, v := range [...]Multiplier{m.Input, m.Output, m.Group, key} {
-		if v < 0 || v > MultiplierMax {
-			return Breakdown{}, fmt.Errorf("%w: %d e-4", ErrMultiplier, v)
-		}
+	if err := m.check(); err != nil {
+		return Breakdown{}, err
 	}
 	if p == nil {
 		return Breakdown{Unpriced: true}, nil
@@ -66,6 +62,7 @@ func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
 	if err != nil {
 		return Breakdown{}, err
 	}
+	key := m.key()
 	if m.Group == One && key == One {
 		return Breakdown{Upstream: up, Caller: up}, nil
 	}

@@ -2,6 +2,7 @@ package pricing
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/penstock/penstock/domain/money"
 )
@@ -80,4 +81,14 @@ func (m *Multipliers) key() Multiplier {
 		return One
 	}
 	return *m.Key
+}
+
+// check returns ErrMultiplier when one of them is out of range.
+func (m *Multipliers) check() error {
+	for _, v := range [...]Multiplier{m.Input, m.Output, m.Group, m.key()} {
+		if v < 0 || v > MultiplierMax {
+			return fmt.Errorf("%w: %d e-4", ErrMultiplier, v)
+		}
+	}
+	return nil
 }

@@ -44,18 +44,11 @@ const slack = 16
 // reach, all tiers of service and every way to split the tokens into classes. A request that may be tried again costs
 // at most so much again. The error is ErrUnboundable, ErrMultiplier, ErrRate or ErrOverflow.
 func (s Sheets) Worst(a Ask, m Multipliers) (Bound, error) {
-	sheet := s.Manual
-	if sheet == nil {
-		sheet = s.Synced
-	}
-	if sheet == nil {
+	if s == (Sheets{}) {
 		return Bound{}, unboundable("there is no price")
 	}
-	key := m.key()
-	for _, v := range [...]Multiplier{m.Input, m.Output, m.Group, key} {
-		if v < 0 || v > MultiplierMax {
-			return Bound{}, fmt.Errorf("%w: %d e-4", ErrMultiplier, v)
-		}
+	if err := m.check(); err != nil {
+		return Bound{}, err
 	}
 	tokens, err := s.tokens(a)
 	if err != nil {
@@ -80,7 +73,7 @@ func (s Sheets) Worst(a Ask, m Multipliers) (Bound, error) {
 	}
 	var b Bound
 	if b.Upstream, err = most(&dear, &tokens, &m, One, One); err == nil {
-		b.Caller, err = most(&dear, &tokens, &m, m.Group, key)
+		b.Caller, err = most(&dear, &tokens, &m, m.Group, m.key())
 	}
 	return b, err
 }

@@ -3,7 +3,6 @@
 package request
 
 import (
-	"strings"
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
@@ -73,6 +72,9 @@ type Admitted struct {
 	Plan          []Candidate `json:"plan"`
 	Excluded      []Exclusion `json:"excluded,omitempty"`
 	Affinity      string      `json:"affinity,omitempty"` // what became of the session's binding; "" without one
+	// PaidBy is whose money the request spends: balance, subscription/<id>; "" when its user is not limited by money of its own.
+	// It stays the same to the end.
+	PaidBy string `json:"paid_by,omitempty"`
 }
 
 // Queued: all candidates were full; the request waits.
@@ -130,6 +132,7 @@ type Progressed struct {
 	N           int            `json:"n"`
 	Usage       pricing.Usage  `json:"usage"`
 	UsageSource pricing.Source `json:"usage_source"`
+	ServiceTier string         `json:"service_tier,omitempty"` // as far as it was reported
 }
 
 // Outcome is how a request ended.
@@ -149,18 +152,19 @@ type Multipliers struct {
 	Input  string `json:"input,omitempty"` // the upstream's
 	Output string `json:"output,omitempty"`
 	Group  string `json:"group,omitempty"`
+	Key    string `json:"key,omitempty"`
 }
 
-// MultipliersOf leaves out what is 1, however that is written.
-func MultipliersOf(input, output, group string) Multipliers {
-	return Multipliers{Input: unlessOne(input), Output: unlessOne(output), Group: unlessOne(group)}
+// MultipliersOf leaves out what is 1.
+func MultipliersOf(m pricing.Multipliers) Multipliers {
+	return Multipliers{Input: unlessOne(m.Input), Output: unlessOne(m.Output), Group: unlessOne(m.Group)}
 }
 
-func unlessOne(s string) string {
-	if whole, places, _ := strings.Cut(s, "."); whole == "1" && strings.Trim(places, "0") == "" {
+func unlessOne(m pricing.Multiplier) string {
+	if m == pricing.One {
 		return ""
 	}
-	return s
+	return string(money.AppendDecimal(nil, int64(m), pricing.MultiplierPlaces))
 }
 
 // Settled: the one end of an admitted request. Usage and costs are those of the final attempt; the bill is their sum
@@ -198,4 +202,32 @@ type Settled struct {
 	QueueState     string         `json:"queue_state,omitempty"`   // resumed, timed_out, aborted
 	WaitedUS       int64          `json:"waited_us,omitempty"`
 	DurationUS     int64          `json:"duration_us"`
+}
+
+// Repriced: after its end, the request costs something else by prices that were set since. A story tells what it costs now;
+// the facts of its attempts stay as they are. A run of repricing writes at most one of them per request.
+type Repriced struct {
+	Reprice      string       `json:"reprice"` // id of the run
+	Changes      []Repricing  `json:"changes"` // by attempt; never empty
+	UpstreamCost money.Amount `json:"upstream_cost,omitzero"`
+	Cost         money.Amount `json:"cost,omitzero"` // sums of the differences: what they are now, minus what they were
+}
+
+// Repricing is what one attempt costs now.
+type Repricing struct {
+	N        int       `json:"n"`        // its costs are those of Failed, else of Settled
+	Position int64     `json:"position"` // of the fact that told them first
+	At       time.Time `json:"at"`       // when that was: bills are by day of use
+	Was      Charge    `json:"was"`
+	Is       Charge    `json:"is"`
+}
+
+// Charge is what an attempt is booked at.
+type Charge struct {
+	PriceVersion string         `json:"price_version,omitempty"`
+	PriceOrigin  pricing.Origin `json:"price_origin,omitempty"`
+	Inherited    bool           `json:"price_inherited,omitempty"`
+	UpstreamCost money.Amount   `json:"upstream_cost,omitzero"`
+	Cost         money.Amount   `json:"cost,omitzero"`
+	Unpriced     bool           `json:"unpriced,omitempty"`
 }

@@ -48,7 +48,37 @@ func (s *Story) Evolve(fact any, at time.Time) {
 		s.Progressed = f
 	case *Settled:
 		s.Settled, s.EndedAt = f, at
+	case *Repriced:
+		for i := range f.Changes {
+			s.reprice(&f.Changes[i])
+		}
 	}
+}
+
+// reprice changes what an attempt costs in copies: the facts are not the story's.
+func (s *Story) reprice(c *Repricing) {
+	if i := c.N - 1; i >= 0 && i < len(s.Attempts) && s.Attempts[i].Failed != nil {
+		f := *s.Attempts[i].Failed
+		f.PriceVersion, f.PriceOrigin, f.Inherited = c.Is.PriceVersion, c.Is.PriceOrigin, c.Is.Inherited
+		f.UpstreamCost, f.Cost, f.Unpriced = c.Is.UpstreamCost, c.Is.Cost, c.Is.Unpriced
+		f.UnpricedReason = unlessPriced(f.UnpricedReason, c.Is)
+		s.Attempts[i].Failed = &f
+		return
+	}
+	if s.Settled != nil {
+		f := *s.Settled
+		f.PriceVersion, f.PriceOrigin, f.Inherited = c.Is.PriceVersion, c.Is.PriceOrigin, c.Is.Inherited
+		f.UpstreamCost, f.Cost, f.Unpriced = c.Is.UpstreamCost, c.Is.Cost, c.Is.Unpriced
+		f.UnpricedReason = unlessPriced(f.UnpricedReason, c.Is)
+		s.Settled = &f
+	}
+}
+
+func unlessPriced(reason string, is Charge) string {
+	if is.Unpriced {
+		return reason
+	}
+	return ""
 }
 
 // Ended says that the terminal fact has been seen.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/request"
 )
 
 // rank is an account of one upstream while they are sorted. Its place is one number, from the top: 21 bits of priority,
@@ -74,7 +75,7 @@ func (m *maker) prefer(u *catalog.CompiledUpstream) (p preference) {
 			}
 		}
 		if reason != "" {
-			m.excludeAccount(AccountExclusion{u.ID, a.ID, reason, until})
+			m.excludeAccount(request.Exclusion{Upstream: u.ID, Account: a.ID, Reason: reason, Until: until})
 			if a.ID == m.q.Session.Binding.Account {
 				m.lost = reason
 			}

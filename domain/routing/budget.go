@@ -8,7 +8,7 @@ const callsMax = 1000
 // Budget counts the calls of one request over all its plans (E23-E26): those that are repeated with the same account
 // count like any other. Reset sets its limits; the zero value allows nothing.
 type Budget struct {
-	calls, perUpstream, perAccount int
+	calls, perUpstream, perAccount int // 0 of the last two: as many as the request has
 	made                           int
 	spent                          []spending
 }
@@ -20,18 +20,10 @@ type spending struct {
 
 // Reset begins a request. Memory is kept.
 func (b *Budget) Reset(s *catalog.Settings) {
-	*b = Budget{calls: s.MaxAttempts, perUpstream: s.Scheduling.PerUpstream, perAccount: perAccount(&s.Scheduling), spent: b.spent[:0]}
+	*b = Budget{calls: s.MaxAttempts, perUpstream: s.Scheduling.PerUpstream, perAccount: s.Scheduling.PerAccount, spent: b.spent[:0]}
 	if b.calls == 0 {
 		b.calls = callsMax
 	}
-}
-
-// perAccount is how many calls one account may get.
-func perAccount(s *catalog.Scheduling) int {
-	if s.PerAccount == 0 {
-		return callsMax
-	}
-	return s.PerAccount
 }
 
 // Left is how many calls the request may still make, to whomever.
@@ -40,7 +32,7 @@ func (b *Budget) Left() int { return max(b.calls-b.made, 0) }
 // Allows says that a call to the upstream with the account is within all limits.
 func (b *Budget) Allows(upstream, account string) bool {
 	ofUpstream, ofAccount := b.Spent(upstream, account)
-	return b.made < b.calls && (b.perUpstream == 0 || ofUpstream < b.perUpstream) && ofAccount < b.perAccount
+	return b.made < b.calls && (b.perUpstream == 0 || ofUpstream < b.perUpstream) && (b.perAccount == 0 || ofAccount < b.perAccount)
 }
 
 // Spend counts a call that is about to be made.

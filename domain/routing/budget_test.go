@@ -46,13 +46,4 @@ func TestTheBudgetOfARequest_E23_E26(t *testing.T) {
 	if none.Allows("a", "a1") {
 		t.Error("the zero budget allows a call")
 	}
-	snap := snapshot(t, up("a", nil, 2), up("b", priority(1), 5), setting("failover.per_upstream", "3"))
-	p := plan(snap, board{}, Query{})
-	if p.Attempts != 6 || p.Candidates[0].Attempts != 3 || p.Candidates[1].Attempts != 3 {
-		t.Errorf("%d: %+v", p.Attempts, p.Candidates)
-	}
-	snap = snapshot(t, up("a", nil, 2), setting("failover.max_attempts", "0"), setting("failover.per_account", "1"))
-	if p = plan(snap, board{}, Query{}); p.Attempts != 2 || p.Candidates[0].Attempts != 2 {
-		t.Errorf("%d: %+v", p.Attempts, p.Candidates)
-	}
 }

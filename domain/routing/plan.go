@@ -96,7 +96,6 @@ type Candidate struct {
 	Tier          int      // the upstream's priority
 	Why           string
 	Capability    dialect.Capability // of the pool that it comes from
-	Attempts      int                // calls it may get: by its accounts, the settings and the plan's own number
 	LastResort    bool               // all its accounts are blocked: the lease must be asked to take one nevertheless (E19)
 
 	full     bool // no free slot
@@ -141,25 +140,15 @@ const (
 	accountsMax   = 32
 )
 
-// AccountExclusion is an account of a granted upstream that the plan does not use.
-type AccountExclusion struct {
-	Upstream string
-	Account  string
-	Reason   string
-	Until    time.Time // of a block
-}
-
 // Plan is the answer to a Query. It is reused: Make overwrites it and keeps its memory, so nothing of it may be held
 // beyond the next Make.
 type Plan struct {
 	Candidates       []Candidate
-	Attempts         int                 // calls that the candidates may get together (E23, E26)
 	Excluded         []request.Exclusion // upstreams with the capability, at most 32; not_granted ones only without candidates
 	Unlisted         int                 // further exclusions
-	ExcludedAccounts []AccountExclusion  // at most 32
+	ExcludedAccounts []request.Exclusion // of granted upstreams, at most 32
 	UnlistedAccounts int
 	Capability       dialect.Capability // of the pool that was used
-	Model            string             // asked for, without the upstream in front of it
 	Affinity         string             // "" without a binding; affinity_hit, affinity_migrated, affinity_pinned, affinity_escaped_…
 	Origin           string             // account that alone can read the request's encrypted reasoning; for any other it must be dropped
 	Refusal          failure.Refusal    // set when there are no candidates
@@ -226,7 +215,6 @@ func Make(q Query, snap *catalog.Snapshot, live Live, into *Plan) {
 		return
 	}
 	m.bind()
-	m.share(snap.Settings.MaxAttempts)
 	into.Capability = into.Candidates[0].Capability
 }
 
@@ -235,31 +223,12 @@ func (m *maker) reset() {
 	p.Candidates, p.accounts, p.last = p.Candidates[:0], p.accounts[:0], p.last[:0]
 	p.figures = p.figures[:0]
 	p.Excluded, p.Unlisted, p.ExcludedAccounts, p.UnlistedAccounts = p.Excluded[:0], 0, p.ExcludedAccounts[:0], 0
-	p.Refusal, p.Affinity, p.Origin, p.Attempts, p.Model = failure.Refusal{}, "", "", 0, m.name.Model
+	p.Refusal, p.Affinity, p.Origin = failure.Refusal{}, "", ""
 	switch m.q.Session.Pin {
 	case affinity.PinContinuation, affinity.PinCiphertext:
 		m.pin = true
 	case affinity.PinReasoning:
 		m.pin, p.Origin = !m.set.DropReasoning, m.q.Session.Binding.Account
-	}
-}
-
-// share says how many calls each candidate may get, and all together.
-func (m *maker) share(most int) {
-	sum := 0
-	for i := range m.Candidates {
-		c := &m.Candidates[i]
-		c.Attempts = len(c.Accounts) * perAccount(m.set)
-		if m.set.PerUpstream > 0 {
-			c.Attempts = min(c.Attempts, m.set.PerUpstream)
-		}
-		if most > 0 {
-			c.Attempts = min(c.Attempts, most)
-		}
-		sum += c.Attempts
-	}
-	if m.Attempts = sum; most > 0 {
-		m.Attempts = min(sum, most)
 	}
 }
 
@@ -271,7 +240,7 @@ func (p *Plan) exclude(upstream, reason string) {
 	p.Excluded = append(p.Excluded, request.Exclusion{Upstream: upstream, Reason: reason})
 }
 
-func (p *Plan) excludeAccount(x AccountExclusion) {
+func (p *Plan) excludeAccount(x request.Exclusion) {
 	if len(p.ExcludedAccounts) == accountsMax {
 		p.UnlistedAccounts++
 		return

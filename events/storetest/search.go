@@ -3,7 +3,10 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +46,18 @@ func Search(t *testing.T, seed uint64, oracle events.Store, open func(t *testing
 	}
 	check(t)
 	s.ask(40)
+}
+
+// Remake is the statement by which a store's migration, in the folder dir, makes the search index from the events.
+func Remake(t testing.TB, migrations fs.FS, dir string) string {
+	t.Helper()
+	file, err := fs.ReadFile(migrations, path.Join(dir, "0004_blocks.sql"))
+	require.NoError(t, err)
+	_, query, found := strings.Cut(string(file), "INSERT INTO blocks (block, kind, value, offsets)\n")
+	require.True(t, found)
+	query, _, found = strings.Cut(query, ";\n")
+	require.True(t, found)
+	return query
 }
 
 type searched struct {

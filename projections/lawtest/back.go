@@ -10,16 +10,24 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// growing shows of a store what was committed up to a position.
+// growing shows of a store what was committed up to a position, as it was at an earlier time.
 type growing struct {
 	events.Store
 	until atomic.Int64
 }
 
+func upTo(s events.Store, until events.Position) *growing {
+	g := &growing{Store: s}
+	g.until.Store(int64(until))
+	return g
+}
+
+// Head implements events.Store.
 func (g *growing) Head(context.Context) (events.Position, error) {
 	return events.Position(g.until.Load()), nil
 }
 
+// After implements events.Store.
 func (g *growing) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
 	return g.Store.After(ctx, after, func(c *events.Committed) bool { return c.Last() <= events.Position(g.until.Load()) && yield(c) })
 }
@@ -49,7 +57,7 @@ type track struct {
 
 // follow starts a runner that has seen so many batches.
 func (l *law) follow(t *testing.T, m projections.ReadModel, batches int) *track {
-	g := &growing{Store: l.store}
+	g := upTo(l.store, 0)
 	o := l.options(m)
 	o.Store = g
 	o.RowsMax += 50 // a model in a server is slow to commit

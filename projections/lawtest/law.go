@@ -141,25 +141,11 @@ func (l *law) twice(t *testing.T) {
 	l.same(t, m)
 }
 
-// behind is a store that shows only what lies at or before a position, as it was at an earlier time.
-type behind struct {
-	events.Store
-	until events.Position
-}
-
-// After implements events.Store.
-func (b *behind) After(ctx context.Context, after events.Position, yield func(*events.Committed) bool) error {
-	return b.Store.After(ctx, after, func(c *events.Committed) bool { return c.Position <= b.until && yield(c) })
-}
-
-// Head implements events.Store.
-func (b *behind) Head(context.Context) (events.Position, error) { return b.until, nil }
-
 func (l *law) cuts(t *testing.T) {
 	for range 2 {
 		m := l.Model(t)
 		o := l.options(m)
-		o.Store = &behind{Store: l.store} // what is pushed can not be had from the store
+		o.Store = upTo(l.store, 0) // what is pushed can not be had from the store
 		r := Start(t, o)
 		for _, b := range l.batches {
 			for len(b) > 0 {
@@ -185,7 +171,7 @@ func (l *law) restarts(t *testing.T) {
 			last := l.batches[i-1]
 			until = last[len(last)-1].Last()
 		}
-		o.Store = &behind{Store: l.store, until: until}
+		o.Store = upTo(l.store, until)
 		r := projections.NewRunner(o)
 		must(t, r.Start(context.Background()))
 		for n := 1 + l.rand.IntN(12); n > 0 && i < len(l.batches); n-- {

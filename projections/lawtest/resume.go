@@ -155,7 +155,7 @@ func (l *law) superseded(t *testing.T) {
 	m := l.Model(t)
 	middle := l.batches[len(l.batches)/2][0].Position - 1
 	o := l.options(m)
-	o.Store = &behind{Store: l.store, until: middle}
+	o.Store = upTo(l.store, middle)
 	r := projections.NewRunner(o)
 	must(t, r.Start(ctx))
 	must(t, r.Stop(ctx))

@@ -5,14 +5,11 @@ package pgtest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"os/user"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/adapters/postgres/cluster"
 )
 
 // Required is the environment variable that turns "PostgreSQL is not installed" from a skipped test into a failed one.
@@ -31,12 +30,10 @@ const startMax = 60 * time.Second
 
 // Server is a running cluster. Its methods fail the test that they are called for.
 type Server struct {
-	folder string
-	bin    string
-	port   int
-	owner  *syscall.Credential // nil: the one who runs the test
-	guard  io.Closer           // closing it, or the end of this process, removes all
-	gone   chan struct{}       // the guard has done its work
+	files *cluster.Cluster
+	port  int
+	guard io.Closer     // closing it, or the end of this process, removes all
+	gone  chan struct{} // the guard has done its work
 
 	mu      sync.Mutex
 	process *exec.Cmd // nil: stopped
@@ -105,94 +102,28 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// notInstalled is the error for a machine without PostgreSQL.
-type notInstalled struct{}
-
-func (notInstalled) Error() string {
-	return "PostgreSQL is not installed: neither initdb in the PATH nor /usr/lib/postgresql/*/bin"
-}
-
 // missing skips a test that needs a server that is not installed, unless it is required.
 func missing(t testing.TB, err error) {
 	t.Helper()
-	if _, ok := err.(notInstalled); ok && os.Getenv(Required) == "" {
+	if errors.Is(err, cluster.ErrNotInstalled) && os.Getenv(Required) == "" {
 		t.Skipf("%s; set %s=1 to make this an error", err, Required)
 	}
 }
 
-// binaries is the folder with initdb and postgres, the newest when there are several.
-func binaries() (string, error) {
-	if path, err := exec.LookPath("initdb"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(path), nil
-		}
-	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well formed
-	version := func(path string) int {
-		n, _ := strconv.Atoi(strings.Split(path, "/")[4]) // 0 for a name that is no number
-		return n
-	}
-	if len(found) == 0 {
-		return "", notInstalled{}
-	}
-	newest := slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })
-	return filepath.Dir(newest), nil
-}
-
 // start makes a cluster and runs it.
 func start() (*Server, error) {
-	bin, err := binaries()
+	files, err := cluster.Create(context.Background(), "pg-") // short: the path of a socket may have 107 bytes
 	if err != nil {
 		return nil, err
 	}
-	owner, err := whoRuns()
-	if err != nil {
-		return nil, err
-	}
-	folder, err := os.MkdirTemp("", "pg-") // short: the path of a socket may have 107 bytes
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{folder: folder, bin: bin, owner: owner}
-	if err := s.create(); err != nil {
-		return nil, fmt.Errorf("%w (%v)", err, os.RemoveAll(folder))
+	s := &Server{files: files}
+	if err := s.setGuard(); err != nil {
+		return nil, fmt.Errorf("%w (%v)", err, files.Remove())
 	}
 	if err := s.run(); err != nil {
 		return nil, fmt.Errorf("%w (%v)", err, s.remove())
 	}
 	return s, nil
-}
-
-// whoRuns is the user that the server runs as: it refuses root.
-func whoRuns() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL does not run as root: %w", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
-}
-
-// create makes the files of the cluster and sets the guard over them.
-func (s *Server) create() error {
-	if s.owner != nil {
-		if err := os.Chown(s.folder, int(s.owner.Uid), int(s.owner.Gid)); err != nil {
-			return err
-		}
-	}
-	out, err := s.command("initdb", "-D", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
-		"--locale=C", "--no-sync", "--no-instructions").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	return s.setGuard()
 }
 
 // setGuard starts a shell that waits for the end of its input: it comes when the server is removed, and when the test
@@ -208,7 +139,7 @@ func (s *Server) setGuard() error {
 			kill -KILL "$pid" 2>/dev/null
 		fi
 		rm -rf "$0"`
-	c := exec.Command("/bin/sh", "-c", script, s.folder)
+	c := exec.Command("/bin/sh", "-c", script, s.files.Folder)
 	c.Dir = "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is for the test program
 	in, err := c.StdinPipe()
@@ -226,33 +157,12 @@ func (s *Server) setGuard() error {
 	return nil
 }
 
-func (s *Server) data() string { return filepath.Join(s.folder, "data") }
-
-// command is one of PostgreSQL's programs, run as the owner of the cluster.
-func (s *Server) command(name string, args ...string) *exec.Cmd {
-	c := exec.Command(filepath.Join(s.bin, name), args...)
-	c.Dir = s.folder
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.owner}
-	return c
-}
-
-// freePort is a port of this machine that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // run starts the server and returns when it takes connections. Its port stays the same from the first start on.
 func (s *Server) run() error {
 	var err error
 	for range 3 { // somebody may take a free port before the server does
 		if s.port == 0 {
-			if s.port, err = freePort(); err != nil {
+			if s.port, err = cluster.FreePort(context.Background()); err != nil {
 				return err
 			}
 		}
@@ -268,7 +178,7 @@ func (s *Server) run() error {
 }
 
 func (s *Server) launch() error {
-	c := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.folder,
+	c := s.files.Command(context.Background(), s.files.Program("postgres"), "-D", s.files.Data(), "-p", strconv.Itoa(s.port), "-k", s.files.Folder,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "max_connections=200",
 		"-c", "shared_buffers=64MB", "-c", "log_destination=stderr", "-c", "logging_collector=off", "-c", "max_prepared_transactions=0")
 	log, err := c.StderrPipe()
@@ -329,8 +239,8 @@ func (s *Server) remove() error {
 		case <-time.After(startMax):
 		}
 	}
-	if _, left := os.Stat(s.folder); left == nil && err == nil {
-		err = fmt.Errorf("%s is still there", s.folder)
+	if _, left := os.Stat(s.files.Folder); left == nil && err == nil {
+		err = fmt.Errorf("%s is still there", s.files.Folder)
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock/penstock/adapters/postgres/cluster"
 )
 
 // child is set for a run of this test program that is killed in the middle of a test.
@@ -56,9 +58,9 @@ func TestAServerIsGoneWithItsFilesWhenItsTestEnds(t *testing.T) {
 	var s *Server
 	t.Run("a test", func(t *testing.T) {
 		s = Start(t)
-		require.DirExists(t, s.folder)
+		require.DirExists(t, s.files.Folder)
 	})
-	require.NoDirExists(t, s.folder)
+	require.NoDirExists(t, s.files.Folder)
 	require.Error(t, ping(s.DSN()))
 }
 
@@ -67,10 +69,10 @@ func TestAServerIsGoneWithItsFilesWhenItsTestProgramIsKilled(t *testing.T) {
 	if os.Getenv(child) != "" {
 		s := Start(t)
 		s.Pause(t)
-		require.NoError(t, os.WriteFile(os.Getenv(child), []byte(s.folder+"\n"+s.DSN()), 0o600))
+		require.NoError(t, os.WriteFile(os.Getenv(child), []byte(s.files.Folder+"\n"+s.DSN()), 0o600))
 		select {} // until it is killed
 	}
-	if _, err := binaries(); err != nil {
+	if err := cluster.Installed(); err != nil {
 		missing(t, err)
 		t.Fatal(err)
 	}

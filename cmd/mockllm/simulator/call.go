@@ -62,13 +62,9 @@ var outcomeNames = [outcomes]string{completed: "completed", aborted: "client_abo
 // begin notes a call that is about to be answered.
 func (d *diary) begin(c *conn, t *turn) *Call {
 	path, _, _ := strings.Cut(c.path, "?")
-	u := t.a.usage
 	k := &Call{
 		Seq: t.a.n, Request: string(requestID(c.body)), Path: path, Model: t.a.model, Key: c.key, Stream: t.stream, Body: len(c.body),
-		Told: toldNone, Usage: Usage{
-			u.in, u.cached, u.write, u.write1h, u.out, u.reasoning, u.audioIn, u.audioOut, u.imageIn, u.imageOut, u.images, u.searches,
-			u.files, u.tier,
-		},
+		Told: toldNone, Usage: t.a.usage,
 	}
 	for _, f := range faults {
 		if f.kind == t.fault {
@@ -107,83 +103,72 @@ func (d *diary) copies() []Call {
 
 // tells says how much of its usage an answer has told by now.
 func (t *turn) tells(stage string) {
+	told := stage == toldWhole
 	switch d := t.d.(type) {
 	case messages:
-	case gemini:
-		if stage == toldStart { // a comment
-			return
-		}
+		told = stage != toldRunning
+	case gemini: // its start is a comment
+		told = stage != toldStart
 	case chat:
-		if stage != toldWhole || t.stream && !t.a.askedUsage {
-			return
-		}
+		told = told && (!t.stream || t.a.askedUsage)
 	case plain:
-		if !d.usage {
-			return
-		}
+		told = told && d.usage
 	case counting:
-		return
-	default:
-		if stage != toldWhole {
-			return
-		}
+		told = false
 	}
-	if stage == toldRunning {
-		if _, is := t.d.(gemini); !is {
-			return
-		}
+	if told {
+		t.told = stage
 	}
-	t.told = stage
 }
 
 // keep leaves in a usage what a dialect can tell.
-func (u *usage) keep(d dialect) {
-	all := *u
+func (u *Usage) keep(d dialect) {
 	switch d := d.(type) {
 	case chat:
-		u.write1h, u.images, u.files = 0, 0, 0
+		u.CacheWrite1h, u.Images, u.FileSearches = 0, 0, 0
 	case responses:
-		u.write1h = 0
+		u.CacheWrite1h = 0
 	case messages:
-		*u = usage{in: all.in, cached: all.cached, write: all.write, write1h: all.write1h, out: all.out, reasoning: all.reasoning, searches: all.searches, tier: all.tier}
+		u.AudioInput, u.AudioOutput, u.ImageInput, u.ImageOutput, u.Images, u.FileSearches = 0, 0, 0, 0, 0, 0
 	case gemini:
-		u.write, u.write1h, u.images, u.files = 0, 0, 0, 0
+		u.CacheWrite, u.CacheWrite1h, u.Images, u.FileSearches = 0, 0, 0, 0
 	case plain:
-		*u = usage{in: all.in, out: all.out}
+		pictures := 0
 		if d.pictures {
-			u.images = max(1, all.images)
+			pictures = max(1, u.Images)
 		}
+		*u = Usage{Prompt: u.Prompt, Output: u.Output, Images: pictures}
 	}
 }
 
 // choice is a count of a usage.
 type choice struct {
 	name string
-	of   func(*usage) *int
+	of   func(*Usage) *int
 }
 
 // choices are the members of "[usage:NAME=N,…]" in a body: the names of a Behavior.
 var choices = []choice{
-	{"prompt_tokens", func(u *usage) *int { return &u.in }},
-	{"out_tokens", func(u *usage) *int { return &u.out }},
-	{"cached_tokens", func(u *usage) *int { return &u.cached }},
-	{"cache_write_tokens", func(u *usage) *int { return &u.write }},
-	{"cache_write_1h_tokens", func(u *usage) *int { return &u.write1h }},
-	{"reasoning_tokens", func(u *usage) *int { return &u.reasoning }},
-	{"audio_input_tokens", func(u *usage) *int { return &u.audioIn }},
-	{"audio_output_tokens", func(u *usage) *int { return &u.audioOut }},
-	{"image_input_tokens", func(u *usage) *int { return &u.imageIn }},
-	{"image_output_tokens", func(u *usage) *int { return &u.imageOut }},
-	{"images", func(u *usage) *int { return &u.images }},
-	{"web_searches", func(u *usage) *int { return &u.searches }},
-	{"file_searches", func(u *usage) *int { return &u.files }},
+	{"prompt_tokens", func(u *Usage) *int { return &u.Prompt }},
+	{"out_tokens", func(u *Usage) *int { return &u.Output }},
+	{"cached_tokens", func(u *Usage) *int { return &u.Cached }},
+	{"cache_write_tokens", func(u *Usage) *int { return &u.CacheWrite }},
+	{"cache_write_1h_tokens", func(u *Usage) *int { return &u.CacheWrite1h }},
+	{"reasoning_tokens", func(u *Usage) *int { return &u.Reasoning }},
+	{"audio_input_tokens", func(u *Usage) *int { return &u.AudioInput }},
+	{"audio_output_tokens", func(u *Usage) *int { return &u.AudioOutput }},
+	{"image_input_tokens", func(u *Usage) *int { return &u.ImageInput }},
+	{"image_output_tokens", func(u *Usage) *int { return &u.ImageOutput }},
+	{"images", func(u *Usage) *int { return &u.Images }},
+	{"web_searches", func(u *Usage) *int { return &u.WebSearches }},
+	{"file_searches", func(u *Usage) *int { return &u.FileSearches }},
 }
 
 const choiceMax = 400 // bytes
 
 // choose changes a usage as the body says in "[usage:NAME=N,…]". Parts may exceed their whole: so an upstream that reports
 // nonsense is played.
-func (u *usage) choose(body []byte) error {
+func (u *Usage) choose(body []byte) error {
 	i := bytes.Index(body, []byte("[usage:"))
 	if i < 0 {
 		return nil
@@ -195,7 +180,7 @@ func (u *usage) choose(body []byte) error {
 	for part := range strings.SplitSeq(string(text), ",") {
 		name, value, _ := strings.Cut(part, "=")
 		if name == "service_tier" && !strings.ContainsAny(value, `"\`) {
-			u.tier = value
+			u.ServiceTier = value
 			continue
 		}
 		at := slices.IndexFunc(choices, func(c choice) bool { return c.name == name })

@@ -7,13 +7,13 @@ func (chat) streams(_ string, body []byte) (bool, bool) { return isTrue(body, `"
 
 func (chat) idHeader() string { return "x-request-id" }
 
-func (chat) usage(b js, u usage) js {
-	b = b.s(`{"prompt_tokens":`).d(u.in).s(`,"completion_tokens":`).d(u.out).s(`,"total_tokens":`).d(u.in + u.out)
-	b = b.s(`,"prompt_tokens_details":{"cached_tokens":`).d(u.cached)
-	b = b.writes(u).media(u.audioIn, u.imageIn)
-	b = b.s(`},"completion_tokens_details":{"reasoning_tokens":`).d(u.reasoning).media(u.audioOut, u.imageOut).s(`}`)
-	if u.searches > 0 {
-		b = b.s(`,"num_search_queries":`).d(u.searches)
+func (chat) usage(b js, u Usage) js {
+	b = b.s(`{"prompt_tokens":`).d(u.Prompt).s(`,"completion_tokens":`).d(u.Output).s(`,"total_tokens":`).d(u.Prompt + u.Output)
+	b = b.s(`,"prompt_tokens_details":{"cached_tokens":`).d(u.Cached)
+	b = b.writes(u).media(u.AudioInput, u.ImageInput)
+	b = b.s(`},"completion_tokens_details":{"reasoning_tokens":`).d(u.Reasoning).media(u.AudioOutput, u.ImageOutput).s(`}`)
+	if u.WebSearches > 0 {
+		b = b.s(`,"num_search_queries":`).d(u.WebSearches)
 	}
 	return b.s(`}`)
 }

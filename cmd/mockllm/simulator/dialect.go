@@ -34,37 +34,27 @@ type answer struct {
 	model      string
 	n          uint64 // request number: makes the ids
 	created    int64  // unix seconds
-	usage      usage
+	usage      Usage
 	askedUsage bool // OpenAI chat: the stream ends with a usage chunk
 	array      bool // Gemini: a JSON array instead of SSE
 	retryAfter int  // seconds; 0 = not said
 }
 
-// usage is a token count as a Behavior gives it: in and out are totals, the others parts of them.
-type usage struct {
-	in, cached, write, write1h int
-	out, reasoning             int
-	audioIn, audioOut          int
-	imageIn, imageOut          int
-	images, searches, files    int
-	tier                       string
-}
-
 // usageOf derives what b leaves open from the body's size and the answer's.
-func usageOf(b *Behavior, bodyBytes int, stream bool) usage {
-	u := usage{in: b.PromptTokens, out: b.OutTokens, cached: b.CachedTokens, write: b.CacheWriteTokens,
-		write1h: b.CacheWrite1hTokens, reasoning: b.ReasoningTokens, audioIn: b.AudioInputTokens, audioOut: b.AudioOutputTokens,
-		imageIn: b.ImageInputTokens, imageOut: b.ImageOutputTokens, images: b.Images, searches: b.WebSearches, files: b.FileSearches,
-		tier: b.ServiceTier}
-	if u.in == 0 {
-		u.in = max((bodyBytes+3)/4, u.cached+u.write+u.audioIn+u.imageIn)
+func usageOf(b *Behavior, bodyBytes int, stream bool) Usage {
+	u := Usage{Prompt: b.PromptTokens, Output: b.OutTokens, Cached: b.CachedTokens, CacheWrite: b.CacheWriteTokens,
+		CacheWrite1h: b.CacheWrite1hTokens, Reasoning: b.ReasoningTokens, AudioInput: b.AudioInputTokens, AudioOutput: b.AudioOutputTokens,
+		ImageInput: b.ImageInputTokens, ImageOutput: b.ImageOutputTokens, Images: b.Images, WebSearches: b.WebSearches, FileSearches: b.FileSearches,
+		ServiceTier: b.ServiceTier}
+	if u.Prompt == 0 {
+		u.Prompt = max((bodyBytes+3)/4, u.Cached+u.CacheWrite+u.AudioInput+u.ImageInput)
 	}
-	if u.out == 0 {
-		u.out = (b.RespBytes + 3) / 4
+	if u.Output == 0 {
+		u.Output = (b.RespBytes + 3) / 4
 		if stream {
-			u.out = b.Chunks
+			u.Output = b.Chunks
 		}
-		u.out = max(u.out, u.reasoning+u.audioOut+u.imageOut)
+		u.Output = max(u.Output, u.Reasoning+u.AudioOutput+u.ImageOutput)
 	}
 	return u
 }
@@ -81,17 +71,17 @@ func (b js) media(audio, image int) js {
 }
 
 // writes is the member for cache writes, of whatever length, as OpenAI has it.
-func (b js) writes(u usage) js {
-	if u.write > 0 {
-		b = b.s(`,"cache_write_tokens":`).d(u.write)
+func (b js) writes(u Usage) js {
+	if u.CacheWrite > 0 {
+		b = b.s(`,"cache_write_tokens":`).d(u.CacheWrite)
 	}
 	return b
 }
 
 // tier is the member that says the tier of service, if that is said.
-func (b js) tier(name string, u usage) js {
-	if u.tier != "" {
-		b = b.s(`,"`).s(name).s(`":"`).s(u.tier).s(`"`)
+func (b js) tier(name string, u Usage) js {
+	if u.ServiceTier != "" {
+		b = b.s(`,"`).s(name).s(`":"`).s(u.ServiceTier).s(`"`)
 	}
 	return b
 }

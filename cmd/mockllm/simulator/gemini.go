@@ -15,16 +15,16 @@ func (gemini) idHeader() string { return "x-request-id" }
 // shut ends an answer or chunk: usage (candidates without thoughts), version, id.
 func (gemini) shut(b js, a *answer) js {
 	u := a.usage
-	b = b.s(`,"usageMetadata":{"promptTokenCount":`).d(u.in)
-	if u.cached > 0 {
-		b = b.s(`,"cachedContentTokenCount":`).d(u.cached)
+	b = b.s(`,"usageMetadata":{"promptTokenCount":`).d(u.Prompt)
+	if u.Cached > 0 {
+		b = b.s(`,"cachedContentTokenCount":`).d(u.Cached)
 	}
-	b = b.s(`,"candidatesTokenCount":`).d(max(0, u.out-u.reasoning))
-	if u.reasoning > 0 {
-		b = b.s(`,"thoughtsTokenCount":`).d(u.reasoning)
+	b = b.s(`,"candidatesTokenCount":`).d(max(0, u.Output-u.Reasoning))
+	if u.Reasoning > 0 {
+		b = b.s(`,"thoughtsTokenCount":`).d(u.Reasoning)
 	}
-	b = b.modalities("promptTokensDetails", u.in, u.audioIn, u.imageIn).modalities("candidatesTokensDetails", u.out-u.reasoning, u.audioOut, u.imageOut)
-	b = b.tier("serviceTier", u).s(`,"totalTokenCount":`).d(u.in + u.out)
+	b = b.modalities("promptTokensDetails", u.Prompt, u.AudioInput, u.ImageInput).modalities("candidatesTokensDetails", u.Output-u.Reasoning, u.AudioOutput, u.ImageOutput)
+	b = b.tier("serviceTier", u).s(`,"totalTokenCount":`).d(u.Prompt + u.Output)
 	return b.s(`},"modelVersion":"`).s(a.model).s(`","responseId":"`).id("", a.n).s(`"}`)
 }
 
@@ -39,12 +39,12 @@ func (b js) modalities(name string, all, audio, image int) js {
 }
 
 // grounded is the member of a last candidate that names the searches it rests on.
-func (b js) grounded(u usage) js {
-	if u.searches == 0 {
+func (b js) grounded(u Usage) js {
+	if u.WebSearches == 0 {
 		return b
 	}
 	b = b.s(`,"groundingMetadata":{"webSearchQueries":["mock"`)
-	for range u.searches - 1 {
+	for range u.WebSearches - 1 {
 		b = b.s(`,"mock"`)
 	}
 	return b.s(`]}`)

@@ -8,23 +8,23 @@ func (messages) streams(_ string, body []byte) (bool, bool) { return isTrue(body
 func (messages) idHeader() string { return "request-id" }
 
 // input is the input side of a usage object: input_tokens is what no cache had.
-func (messages) input(b js, u usage) js {
-	b = b.s(`"input_tokens":`).d(max(0, u.in-u.cached-u.write)).s(`,"cache_creation_input_tokens":`).d(u.write)
-	b = b.s(`,"cache_read_input_tokens":`).d(u.cached)
+func (messages) input(b js, u Usage) js {
+	b = b.s(`"input_tokens":`).d(max(0, u.Prompt-u.Cached-u.CacheWrite)).s(`,"cache_creation_input_tokens":`).d(u.CacheWrite)
+	b = b.s(`,"cache_read_input_tokens":`).d(u.Cached)
 	b = b.tier("service_tier", u)
-	if u.write > 0 {
-		b = b.s(`,"cache_creation":{"ephemeral_5m_input_tokens":`).d(u.write - u.write1h).s(`,"ephemeral_1h_input_tokens":`).d(u.write1h).s(`}`)
+	if u.CacheWrite > 0 {
+		b = b.s(`,"cache_creation":{"ephemeral_5m_input_tokens":`).d(u.CacheWrite - u.CacheWrite1h).s(`,"ephemeral_1h_input_tokens":`).d(u.CacheWrite1h).s(`}`)
 	}
 	return b
 }
 
-func (messages) output(b js, u usage) js {
-	b = b.s(`"output_tokens":`).d(u.out)
-	if u.reasoning > 0 {
-		b = b.s(`,"output_tokens_details":{"thinking_tokens":`).d(u.reasoning).s(`}`)
+func (messages) output(b js, u Usage) js {
+	b = b.s(`"output_tokens":`).d(u.Output)
+	if u.Reasoning > 0 {
+		b = b.s(`,"output_tokens_details":{"thinking_tokens":`).d(u.Reasoning).s(`}`)
 	}
-	if u.searches > 0 {
-		b = b.s(`,"server_tool_use":{"web_search_requests":`).d(u.searches).s(`}`)
+	if u.WebSearches > 0 {
+		b = b.s(`,"server_tool_use":{"web_search_requests":`).d(u.WebSearches).s(`}`)
 	}
 	return b
 }

@@ -7,11 +7,11 @@ func (responses) streams(_ string, body []byte) (bool, bool) { return isTrue(bod
 
 func (responses) idHeader() string { return "x-request-id" }
 
-func (responses) usage(b js, u usage) js {
-	b = b.s(`{"input_tokens":`).d(u.in).s(`,"input_tokens_details":{"cached_tokens":`).d(u.cached)
-	b = b.writes(u).media(u.audioIn, u.imageIn)
-	b = b.s(`},"output_tokens":`).d(u.out).s(`,"output_tokens_details":{"reasoning_tokens":`).d(u.reasoning).media(u.audioOut, u.imageOut)
-	return b.s(`},"total_tokens":`).d(u.in + u.out).s(`}`)
+func (responses) usage(b js, u Usage) js {
+	b = b.s(`{"input_tokens":`).d(u.Prompt).s(`,"input_tokens_details":{"cached_tokens":`).d(u.Cached)
+	b = b.writes(u).media(u.AudioInput, u.ImageInput)
+	b = b.s(`},"output_tokens":`).d(u.Output).s(`,"output_tokens_details":{"reasoning_tokens":`).d(u.Reasoning).media(u.AudioOutput, u.ImageOutput)
+	return b.s(`},"total_tokens":`).d(u.Prompt + u.Output).s(`}`)
 }
 
 // response is the response object in one of its states; only a completed one has output and usage.
@@ -40,15 +40,15 @@ func (r responses) response(b js, a *answer, status string, txt []byte) js {
 }
 
 // acts is how many items the provider bills beside tokens.
-func (u *usage) acts() int { return u.searches + u.files + u.images }
+func (u *Usage) acts() int { return u.WebSearches + u.FileSearches + u.Images }
 
 // act is such an item.
 func (responses) act(b js, a *answer, i int) js {
 	kind, more := "web_search_call", `,"action":{"type":"search","query":"mock"}`
 	switch u := &a.usage; {
-	case i >= u.searches+u.files:
+	case i >= u.WebSearches+u.FileSearches:
 		kind, more = "image_generation_call", `,"result":"iVBORw0KGgo="`
-	case i >= u.searches:
+	case i >= u.WebSearches:
 		kind, more = "file_search_call", `,"queries":["mock"],"results":null`
 	}
 	return b.s(`{"type":"`).s(kind).s(`","id":"act_`).d(i).s(`","status":"completed"`).s(more).s(`}`)

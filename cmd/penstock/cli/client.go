@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 // client speaks with the admin API of a running gateway.
@@ -100,6 +101,16 @@ func (c *client) do(ctx context.Context, method, path string, in, out any) error
 		return nil
 	}
 	return errors.Wrapf(json.Unmarshal(b, out), "read answer of %s", c.base)
+}
+
+// doWith is do for one resource, at the path below its own. Its absence is said in an operator's words.
+func (c *client) doWith(ctx context.Context, method string, kind catalog.Kind, id, path string, in, out any) error {
+	err := c.do(ctx, method, resourcePath(kind, id)+path, in, out)
+	var refused *problem
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		return errors.Newf("there is no %s %s", kind, id)
+	}
+	return err
 }
 
 func (c *client) refusal(answer *http.Response, body []byte) error {

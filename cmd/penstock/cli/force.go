@@ -88,8 +88,7 @@ func (p *Program) force(cmd *cobra.Command, id, action string) error {
 		return err
 	}
 	var status actors.UpstreamStatus
-	err = c.do(cmd.Context(), http.MethodPost, resourcePath(catalog.KindUpstream, id)+"/breaker", wish, &status)
-	if err = absent(err, "upstream", id); err != nil {
+	if err := c.doWith(cmd.Context(), http.MethodPost, catalog.KindUpstream, id, "/breaker", wish, &status); err != nil {
 		return err
 	}
 	if on(cmd, "json") {
@@ -135,17 +134,7 @@ func (p *Program) setBlock(cmd *cobra.Command, id string, until *time.Time) erro
 		return err
 	}
 	wish := map[string]*time.Time{"until": until}
-	err = c.do(cmd.Context(), http.MethodPost, resourcePath(catalog.KindAccount, id)+"/block", wish, nil)
-	return absent(err, "account", id)
-}
-
-// absent says in an operator's words that there is no such thing; any other error stays.
-func absent(err error, kind, id string) error {
-	var refused *problem
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return errors.Newf("there is no %s %s", kind, id)
-	}
-	return err
+	return c.doWith(cmd.Context(), http.MethodPost, catalog.KindAccount, id, "/block", wish, nil)
 }
 
 func breakerName(upstream string, b *actors.BreakerStatus) string {

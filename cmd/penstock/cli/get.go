@@ -63,11 +63,7 @@ func (p *Program) get(cmd *cobra.Command, args []string) error {
 		all, err = c.list(cmd.Context(), kind)
 	} else {
 		all = make([]json.RawMessage, 1)
-		err = c.do(cmd.Context(), http.MethodGet, resourcePath(kind, args[1]), nil, &all[0])
-	}
-	var refused *problem
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return errors.Newf("there is no %s %s", kind, args[1])
+		err = c.doWith(cmd.Context(), http.MethodGet, kind, args[1], "", nil, &all[0])
 	}
 	if err != nil {
 		return err

@@ -160,12 +160,7 @@ func (p *Program) keyStatus(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var st actors.KeyStatus
-	err = c.do(cmd.Context(), http.MethodGet, resourcePath(catalog.KindKey, args[0])+"/status", nil, &st)
-	var refused *problem
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return errors.Newf("there is no key %s", args[0])
-	}
-	if err != nil {
+	if err := c.doWith(cmd.Context(), http.MethodGet, catalog.KindKey, args[0], "/status", nil, &st); err != nil {
 		return err
 	}
 	if on(cmd, "json") {
@@ -207,12 +202,7 @@ func (p *Program) revokeKey(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = c.do(cmd.Context(), http.MethodPost, resourcePath(catalog.KindKey, args[0])+"/revoke", nil, nil)
-	var refused *problem
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return errors.Newf("there is no key %s", args[0])
-	}
-	if err != nil {
+	if err := c.doWith(cmd.Context(), http.MethodPost, catalog.KindKey, args[0], "/revoke", nil, nil); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.Stdout, "key "+args[0]+" is revoked")

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 )
 
@@ -26,38 +25,37 @@ type meter struct {
 	now      func() time.Time
 	patience time.Duration // nothing is shown before
 
-	projection  string
-	begun, last time.Time
-	base        events.Position // where it was when it was first heard of
-	drawn       bool
+	seen  projections.Running // since it was first heard of: that is where it is taken to have begun
+	last  time.Time
+	drawn bool
 }
 
 func (m *meter) show(p projections.Progress) {
 	now := m.now()
-	if p.Projection != m.projection {
-		m.projection, m.begun, m.base, m.last = p.Projection, now, p.Position, time.Time{}
+	if p.Projection != m.seen.Projection {
+		m.seen = projections.Running{Progress: projections.Progress{Projection: p.Projection, From: p.Position}, Begun: now}
+		m.last = time.Time{}
 		if !m.terminal {
 			m.last = now
 		}
 	}
+	m.seen.Position, m.seen.To = p.Position, p.To
 	every := meterLine
 	if m.terminal {
 		every = meterRedraw
 	}
-	if now.Sub(m.last) < every || now.Sub(m.begun) < m.patience {
+	if now.Sub(m.last) < every || now.Sub(m.seen.Begun) < m.patience {
 		return
 	}
 	m.last = now
-	share, rate, left := 1.0, "", ""
+	share, pace := 1.0, ""
 	if p.To > 0 {
 		share = float64(p.Position) / float64(p.To)
 	}
-	if seconds := now.Sub(m.begun).Seconds(); seconds > 0 && p.Position > m.base {
-		perSecond := float64(p.Position-m.base) / seconds
-		rate = fmt.Sprintf(", %.0f events/s", perSecond)
-		left = fmt.Sprintf(", %s left", time.Duration(float64(p.To-p.Position)/perSecond*float64(time.Second)).Round(time.Second))
+	if perSecond := m.seen.PerSecond(now); perSecond > 0 {
+		pace = fmt.Sprintf(", %.0f events/s, %s left", perSecond, m.seen.Left(now).Round(time.Second))
 	}
-	text := fmt.Sprintf("%s: %d of %d events%s%s", p.Projection, p.Position, p.To, rate, left)
+	text := fmt.Sprintf("%s: %d of %d events%s", p.Projection, p.Position, p.To, pace)
 	if !m.terminal {
 		fmt.Fprintln(m.out, text)
 		return

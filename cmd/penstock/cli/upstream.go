@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/actors"
@@ -28,12 +27,7 @@ func (p *Program) upstreamStatus(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var status actors.UpstreamStatus
-	err = c.do(cmd.Context(), http.MethodGet, resourcePath(catalog.KindUpstream, args[0])+"/status", nil, &status)
-	var refused *problem
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return errors.Newf("there is no upstream %s", args[0])
-	}
-	if err != nil {
+	if err := c.doWith(cmd.Context(), http.MethodGet, catalog.KindUpstream, args[0], "/status", nil, &status); err != nil {
 		return err
 	}
 	if on(cmd, "json") {
