@@ -245,7 +245,7 @@ func TestClientsHavePoolsOfTheirOwn_C3_C9(t *testing.T) {
 	expect("Codex, its pool out of service", ask(codex, true), "plain", "codex_cli_responses")
 }
 
-// D19-D24, E17: what a key may use is what is granted to it and no more: a group that has nothing, or is not there, serves
+// B4, D19-D24, E17: what a key may use is what is granted to it and no more: a group that has nothing, or is not there, serves
 // nothing.
 func TestGrantsFailClosed_D19_D24(t *testing.T) {
 	r := newRig(t, nil)

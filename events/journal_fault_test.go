@@ -45,7 +45,7 @@ func TestAFailedStoreRefusesAtOnceWhatMayBeRefused(t *testing.T) {
 	require.Equal(t, int64(1), j.Stats().Faults)
 }
 
-// No settlement is refused, dropped or waited for (pains 26-29).
+// No settlement is refused, dropped or waited for (pains 26-29; B64, B65).
 func TestAFailedStoreGetsInOrderWhatMustBeKeptOnceItIsBack(t *testing.T) {
 	var mu sync.Mutex
 	var pushed []string

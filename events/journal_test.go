@@ -316,6 +316,7 @@ func TestRecordNeverBlocksEvenFromWithinPush(t *testing.T) {
 	require.Len(t, stored(t, s), 5002)
 }
 
+// B62, B63: what may wait to be stored is bounded where requests come in.
 func TestRoomsBoundTheRequestsThatAreOpen(t *testing.T) {
 	s := newScripted()
 	j := journal(t, s, func(o *events.JournalOptions) { o.Rooms = 2 })

@@ -70,7 +70,7 @@ func compared(t *testing.T, k *keyring, snap *catalog.Snapshot, secret string, n
 	return waits
 }
 
-// A20, A22.
+// A20, A22, B43: the catalogue is in memory, and so is what was compared.
 func TestAComparisonIsRememberedForFiveMinutes(t *testing.T) {
 	snap := snapshot(catalog.Key{ID: "a", Hash: hashed(t, "secret")})
 	k := newKeyring()
@@ -81,7 +81,7 @@ func TestAComparisonIsRememberedForFiveMinutes(t *testing.T) {
 	require.True(t, compared(t, newKeyring(), snap, "secret", noon), "each process has its own (A25)")
 }
 
-// A21: the hash is part of what is remembered.
+// A21, B45: the hash is part of what is remembered.
 func TestAChangedHashIsComparedAnew(t *testing.T) {
 	k := newKeyring()
 	require.True(t, compared(t, k, snapshot(catalog.Key{ID: "a", Hash: hashed(t, "secret")}), "secret", noon))

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/domain/failure"
 )
 
+// D29.
 func TestACallReachesTheDispatcherAsItWasSent(t *testing.T) {
 	var got *actors.Call
 	var headers []actors.Header
@@ -146,7 +147,7 @@ func TestWhatIsNotServedIs404InTheDialectsShape(t *testing.T) {
 	require.Equal(t, "NOT_FOUND", errorOf(t, b)["status"], "Gemini's shape")
 }
 
-// pain 61: large prompts pass by default; what is too large is told in the client's dialect, and the client hears it.
+// D40, pain 61: large prompts pass by default; what is too large is told in the client's dialect, and the client hears it.
 func TestATooLargeBodyIs413InTheDialectsShape(t *testing.T) {
 	const limit = 64 << 10
 	f := start(t, &scripted{}, func(o *Options) { o.BodyMax = limit })
@@ -235,6 +236,7 @@ func TestABodyThatIsNoneIsRefusedByName(t *testing.T) {
 	require.Zero(t, d.begun)
 }
 
+// D30, D34.
 func TestHealthNeedsNoKeyAndTellsTheTruth(t *testing.T) {
 	ok := atomic.Bool{}
 	ok.Store(true)

@@ -205,7 +205,7 @@ func (i *instance) call(client *http.Client, key, rid string, stream bool) (int,
 
 // kill -9 with 100 streams in flight and 200 answers just given: after the restart every request that reached the
 // upstream is in the log once, settled or abandoned, and on the bill once; a replay gives the same digits (pains 1, 7,
-// 15, 26, 27, 39; E39, A79).
+// 15, 26, 27, 39; E39, A79, B26).
 func TestKillLosesNothing(t *testing.T) { killedUnderLoad(t, newInstance(t), *killRounds) }
 
 func TestKillLosesNothingOnPostgreSQL(t *testing.T) {

@@ -2,6 +2,7 @@ package dialect
 
 import "testing"
 
+// D43.
 func TestRouteFindsTheEndpointOfAPath_A3_A4_A27_A29(t *testing.T) {
 	const generate = "/v1beta/models/gemini-2.5-pro:generateContent"
 	for _, c := range []struct {
