@@ -35,6 +35,7 @@ func (v *visit) Open(headers []actors.Header) (io.Writer, error) {
 		b = append(append(append(append(b, x.Name...), ": "...), x.Value...), "\r\n"...)
 	}
 	b = append(append(append(b, "X-Request-Id: "...), v.call.ID...), "\r\n"...)
+	b = corsHead(b, &v.ctx.Response.Header)
 	if e.chunked {
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 	}

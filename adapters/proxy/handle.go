@@ -30,6 +30,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if w != nil {
 		w.next()
 	}
+	if s.cors(ctx) {
+		return
+	}
 	path := text(ctx.URI().PathOriginal())
 	if p := string(ctx.Path()); p == "/health" || p == "/healthz" {
 		s.health(ctx)

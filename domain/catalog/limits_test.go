@@ -206,6 +206,9 @@ func TestGuardsOfTheGatewayComeFromSettings(t *testing.T) {
 		{"platform.budget", "", "", "must be strict or postpaid"},
 		{"trusted_proxies", "127.0.0.1, 10.0.0.7/8", "127.0.0.1/32,10.0.0.0/8", ""}, {"trusted_proxies", "", "", ""},
 		{"trusted_proxies", "10.0.0.0/8,lb", "", "must be addresses and ranges such as 10.0.0.0/8, with commas between: lb is no IP address"},
+		{"cors.origins", "https://App.example.com, http://localhost:3000", "https://app.example.com,http://localhost:3000", ""}, {"cors.origins", "", "", ""},
+		{"cors.origins", "*", "", `must be origins of web pages such as https://app.example.com, with commas between: "*" is none`},
+		{"cors.origins", "https://a.b/", "", `must be origins of web pages such as https://app.example.com, with commas between: "https://a.b/" is none`},
 		{"auth.failures", "1001", "", "must be 0..1,000 (0 blocks nobody)"}, {"auth.block", "0s", "", "must be a duration of 1s..24h"},
 	} {
 		canonical, _, err := s.put(c.name, c.value)

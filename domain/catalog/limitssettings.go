@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ type Guards struct {
 	AuthWindow      time.Duration
 	AuthBlock       time.Duration // for how long it is blocked
 	Proxies         *access.IPs   // whose X-Forwarded-For is believed; nil: nobody's
+	Origins         []string      // of web pages that may call from a browser, as browsers write them
 }
 
 // Platform is the budget of the platform for the machine; without rules there is none.
@@ -42,7 +44,10 @@ func (g *Guards) Throttle() access.ThrottlePolicy {
 	return access.ThrottlePolicy{Failures: g.AuthFailures, Window: g.AuthWindow, Block: g.AuthBlock}
 }
 
-const authFailuresMax = 1000
+const (
+	authFailuresMax = 1000
+	originsMax      = 100
+)
 
 var limitSettings = [...]setting{
 	{"platform.daily", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformDaily })},
@@ -63,6 +68,21 @@ var limitSettings = [...]setting{
 		if len(list) > 0 {
 			s.Guards.Proxies, _ = access.ParseIPs(list, nil)
 		}
+		return strings.Join(list, ","), nil
+	}},
+	{"cors.origins", "", func(s *Settings, v string) (string, error) {
+		list := strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(list) > originsMax {
+			return "", fmt.Errorf("must be at most %d origins", originsMax)
+		}
+		for i, one := range list {
+			u, err := url.Parse(strings.ToLower(one))
+			if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Path+u.RawQuery+u.Fragment != "" {
+				return "", fmt.Errorf("must be origins of web pages such as https://app.example.com, with commas between: %q is none", one)
+			}
+			list[i] = u.Scheme + "://" + u.Host
+		}
+		s.Guards.Origins = list
 		return strings.Join(list, ","), nil
 	}},
 	{"auth.window", "1m", within(time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthWindow })},
