@@ -28,6 +28,7 @@ const (
 	booksEvery   = 15 * time.Minute // how often a look is taken whether yesterday can be closed
 	booksGrace   = 10 * time.Minute // after midnight, for clocks of nodes that differ
 	removalBatch = 50               // rows of one commit; appends have their turn between two
+	stillEvery   = 20 * time.Millisecond
 )
 
 // closer closes the books and takes away what retention allows. Its calls take turns.
@@ -42,8 +43,30 @@ type closer struct {
 	turn    sync.Mutex
 	replays sync.RWMutex // held for reading by replays: nothing is taken away under them
 
+	book *books.Ledger // as it was read or said last; under turn once the gateway is open
+
 	known   sync.Mutex
 	partial string // the last day of which only whole sums are left; "" for none
+}
+
+// still runs something while no day is closed and nothing is taken away.
+func (c *closer) still(ctx context.Context, do func(*books.Ledger) error) error {
+	for !c.turn.TryLock() { // whoever has it may take long
+		wait := time.NewTimer(stillEvery)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		}
+	}
+	defer c.turn.Unlock()
+	if c.book == nil {
+		if _, _, err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	return do(c.book)
 }
 
 // CloseBooks closes all days up to the given one, then applies retention; see admin.Books.
@@ -92,6 +115,9 @@ func (c *closer) load(ctx context.Context) (book *books.Ledger, version int64, e
 		return true
 	})
 	c.note(book)
+	if c.book = book; err != nil {
+		c.book = nil
+	}
 	return book, version, errors.Wrap(err, "read the books")
 }
 
@@ -99,6 +125,7 @@ func (c *closer) load(ctx context.Context) (book *books.Ledger, version int64, e
 func (c *closer) say(ctx context.Context, book *books.Ledger, version *int64, fact events.Fact) error {
 	row := events.Row{Stream: books.Stream, Version: *version, At: c.now().UTC(), Node: c.node, Facts: []events.Fact{fact}}
 	if err := c.append(ctx, row); err != nil {
+		c.book = nil // it may have been another node that said something
 		return errors.Wrap(err, "append to the books")
 	}
 	*version++

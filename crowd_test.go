@@ -108,7 +108,7 @@ func (c *crowd) run(t *testing.T) {
 	lines := c.everyRequestHasOneLine(told)
 	c.verify()
 	c.close()
-	c.everyWaitHasOneEnd(lines, totals)
+	c.everyWaitHasOneEnd(told, lines, totals)
 
 	transport.CloseIdleConnections()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
@@ -172,9 +172,10 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// saga is what a client knows of one of its requests.
+// saga is what a client knows of one of its requests. Those of one client stand in their order.
 type saga struct {
 	id, key string
+	client  int
 	status  int       // 0: it never heard
 	whole   bool      // the answer came to its end
 	sent    bool      // the request had left
@@ -239,6 +240,7 @@ func (c *crowd) client(n int, key string, end chan struct{}) (mine []saga) {
 			ctx, cancel = context.WithTimeout(ctx, 5*time.Millisecond+time.Duration(chance.Int64N(int64(usual))))
 		}
 		x := c.once(ctx, fmt.Sprintf("%s-%d-%d", key, n, i), key, chance.IntN(2) == 0)
+		x.client = n
 		cancel()
 		mine = append(mine, x)
 		switch {
@@ -313,6 +315,7 @@ type sighting struct {
 	ticket        uint64
 	key, class    string
 	came, granted time.Time // by the actor's clock; zero: not seen
+	deadline      time.Time // likewise
 }
 
 func newSightings(id string) *sightings {
@@ -345,6 +348,7 @@ func (c *crowd) watch(s *sightings, stop chan struct{}) {
 				Key, Class string
 				Ticket     uint64
 				Since      time.Time
+				Deadline   time.Time
 			}
 		}
 		if _, body := c.admin("GET", "/api/v1/upstreams/"+s.upstream+"/status", nil); json.Unmarshal(body, &now) != nil {
@@ -354,7 +358,7 @@ func (c *crowd) watch(s *sightings, stop chan struct{}) {
 		keys := map[string]bool{}
 		for _, w := range now.Waiting {
 			x := s.of(w.leaseName)
-			x.ticket, x.key, x.class, x.came = w.Ticket, w.Key, w.Class, w.Since
+			x.ticket, x.key, x.class, x.came, x.deadline = w.Ticket, w.Key, w.Class, w.Since, w.Deadline
 			keys[w.Key] = true
 		}
 		for _, h := range now.Held {

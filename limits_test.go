@@ -1,6 +1,7 @@
 package penstock_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
+	"github.com/penstock/penstock/domain/ledger"
 	"github.com/penstock/penstock/domain/money"
 )
 
@@ -139,6 +141,16 @@ func TestFiftyClientsNeverSpendMoreThanAStrictBudget(t *testing.T) {
 				"budget": "strict", "limits": map[string]any{"budget": "1"}})
 			return r.key("k", nil)
 		},
+		"of a balance": func(r *rig) string {
+			r.apply(map[string]any{"kind": "user", "id": "u", "budget": "strict"})
+			r.book(&ledger.Credited{User: "u", ID: "c", Amount: money.USD})
+			return r.key("k", map[string]any{"user": "u"})
+		},
+		"of a subscription": func(r *rig) string {
+			r.apply(map[string]any{"kind": "user", "id": "u", "budget": "strict"})
+			r.book(&ledger.Granted{User: "u", Subscription: ledger.Subscription{ID: "s", Starts: time.Now().Add(-time.Hour), Daily: money.USD}})
+			return r.key("k", map[string]any{"user": "u"})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -147,10 +159,9 @@ func TestFiftyClientsNeverSpendMoreThanAStrictBudget(t *testing.T) {
 			r.upstream("a", b, nil)
 			r.apply(map[string]any{"kind": "price", "id": "p", "model": "m-*", "input": "100", "output": "500"}) // 0.007 each
 			key := own(r)
-			code := "BUDGET_EXCEEDED"
-			if name == "of a key" {
-				code = "API_KEY_QUOTA_EXCEEDED"
-			}
+			code := cmp.Or(map[string]string{
+				"of a key": "API_KEY_QUOTA_EXCEEDED", "of a balance": "BALANCE_EXHAUSTED", "of a subscription": "SUBSCRIPTION_EXHAUSTED",
+			}[name], "BUDGET_EXCEEDED")
 			var stop atomic.Bool
 			ask := func() (n int) {
 				for !stop.Load() {
@@ -256,7 +267,15 @@ func TestRefusalsOfLimitsAndAccessInEveryDialect(t *testing.T) {
 		map[string]any{"kind": "group", "id": "codex", "upstreams": []string{"a"}, "clients": []string{"codex"}},
 		map[string]any{"kind": "group", "id": "poor", "upstreams": []string{"a"}, "limits": map[string]any{"budget": "0.000001"}},
 		map[string]any{"kind": "user", "id": "u", "limits": map[string]any{"spending": []any{map[string]any{"period": "daily", "limit": "0.000001"}}}},
+		map[string]any{"kind": "user", "id": "broke", "budget": "postpaid"}, map[string]any{"kind": "user", "id": "strict", "budget": "strict"},
+		map[string]any{"kind": "user", "id": "member"}, map[string]any{"kind": "user", "id": "later"}, map[string]any{"kind": "user", "id": "ended"},
 	)
+	r.book(&ledger.Credited{User: "broke", ID: "c", Amount: 1})
+	r.book(&ledger.Credited{User: "strict", ID: "c", Amount: 1})
+	r.book(&ledger.Adjusted{User: "strict", ID: "a", Amount: -1, Note: "was not meant"})
+	r.book(&ledger.Granted{User: "member", Subscription: ledger.Subscription{ID: "s", Starts: hour.Add(-100 * time.Hour), Weekly: 1}})
+	r.book(&ledger.Granted{User: "later", Subscription: ledger.Subscription{ID: "s", Starts: hour.Add(time.Hour), Weekly: 1}})
+	r.book(&ledger.Granted{User: "ended", Subscription: ledger.Subscription{ID: "s", Starts: hour.Add(-2 * time.Hour), Expires: hour.Add(-time.Hour), Daily: 1}})
 	for _, c := range []struct {
 		name, code, reason string
 		status             int
@@ -271,13 +290,18 @@ func TestRefusalsOfLimitsAndAccessInEveryDialect(t *testing.T) {
 		{"budget", "API_KEY_QUOTA_EXCEEDED", "", 429, map[string]any{"limits": map[string]any{"budget": "0.01"}}, true, false},
 		{"user", "BUDGET_EXCEEDED", "", 429, map[string]any{"user": "u"}, true, true},
 		{"group", "BUDGET_EXCEEDED", "", 429, map[string]any{"group": "poor"}, true, false},
+		{"balance", "BALANCE_EXHAUSTED", "TOTAL", 429, map[string]any{"user": "broke"}, true, false},
+		{"strict balance", "BALANCE_EXHAUSTED", "TOTAL", 429, map[string]any{"user": "strict"}, false, false},
+		{"subscription", "SUBSCRIPTION_EXHAUSTED", "WEEKLY", 429, map[string]any{"user": "member"}, true, true},
+		{"subscription that has not begun", "SUBSCRIPTION_EXHAUSTED", "EXPIRED", 429, map[string]any{"user": "later"}, false, true},
+		{"subscription that is over", "SUBSCRIPTION_EXHAUSTED", "EXPIRED", 429, map[string]any{"user": "ended"}, false, false},
 		{"unboundable", "BUDGET_UNBOUNDABLE", "", 400, map[string]any{"budget": "strict", "limits": map[string]any{"budget": "10"}}, false, false},
 		{"ips", "IP_DENIED", "", 403, map[string]any{"ips": map[string]any{"allow": []string{"192.0.2.0/24"}}}, false, false},
 		{"curfew", "OUTSIDE_HOURS", "", 403, map[string]any{"curfew": map[string]any{"from": clock(-2 * time.Hour), "to": clock(2 * time.Hour)}}, false, true},
 		{"clients", "CLIENT_NOT_ALLOWED", "", 403, map[string]any{"group": "codex"}, false, false},
 		{"max_ips", "TOO_MANY_IPS", "", 401, map[string]any{"max_ips": 1}, true, false},
 	} {
-		key := r.key(strings.ReplaceAll(c.name, "_", "-"), c.key)
+		key := r.key(strings.NewReplacer("_", "-", " ", "-").Replace(c.name), c.key)
 		ask := func(path, address string) (*http.Response, string) {
 			body := `{"model":"m-1","messages":[{"role":"user","content":"hello"}]}`
 			if c.name == "unboundable" {
@@ -423,7 +447,10 @@ func TestMoneyOfDaysThatAreTakenAwayIsStillSpent(t *testing.T) {
 	if spent == 0 {
 		t.Fatal("the history has nothing of key-a")
 	}
-	exact := r.key("key-a", map[string]any{"limits": map[string]any{"budget": spent.String()}})
+	exact := r.key("key-a", nil)
+	r.close() // whoever has a past was in the catalogue before
+	r.open()
+	r.apply(map[string]any{"kind": "key", "id": "key-a", "access": "unrestricted", "hash": r.hash("key-a"), "limits": map[string]any{"budget": spent.String()}})
 	for range 2 {
 		resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", exact)
 		r.expect(resp, body, 429, "API_KEY_QUOTA_EXCEEDED", "")

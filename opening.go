@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/adapters/secrets"
 	"github.com/penstock/penstock/adapters/telemetry"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 )
@@ -66,6 +67,9 @@ func (g *Gateway) openData() error {
 		return err
 	}
 	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
+		return err
+	}
+	if g.accounts, err = actors.OpenLedger(context.Background(), g.store); err != nil {
 		return err
 	}
 	for _, bad := range g.catalogue.Snapshot().Skipped {
@@ -120,7 +124,7 @@ func (g *Gateway) recover() error {
 
 // openPlanes makes the actors and the servers.
 func (g *Gateway) openPlanes() error {
-	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal, History: g.spent})
+	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal, History: g.spent, Funds: g.accounts.Funds})
 	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
 	if err := g.restore(); err != nil {
 		return err
@@ -138,6 +142,7 @@ func (g *Gateway) openPlanes() error {
 		g.affinity.Limit(&s.Settings.Scheduling)
 		g.reconfigureHooks(s)
 	})
+	g.accounts.Serve(g.journal, g.system, g.catalogue.Snapshot, g.node)
 	g.transport = outbound.New(g.config.Egress)
 	dispatcher := &actors.Dispatcher{
 		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
@@ -154,8 +159,9 @@ func (g *Gateway) openPlanes() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
-		Feed: g.out.feed, Webhooks: hookState{&g.out}, Limits: keyLimits{g.system},
-		Audit: g.ledger.closer, Books: g.ledger.closer, Past: g, Replays: &g.replays,
+		Feed: g.out.feed, Webhooks: hookState{&g.out}, Limits: keyLimits{g.system}, Ledger: g.treasury(g.readings()),
+		Reprice: g.repricer(),
+		Audit:   g.ledger.closer, Books: g.ledger.closer, Past: g, Replays: &g.replays,
 	})
 	return err
 }
@@ -180,13 +186,13 @@ func (g *Gateway) restore() error {
 
 // spent is the history of all requests, once everything that was appended before is stored. When the store is away, it ends at
 // what is stored.
-func (g *Gateway) spent(since time.Time, yield func(*actors.Used)) error {
+func (g *Gateway) spent(past limit.Past, yield func(*actors.Used)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), historyTime)
 	defer cancel()
 	if err := g.synced(ctx); err != nil {
 		return err
 	}
-	return actors.ReadHistory(ctx, g.store, since, yield)
+	return actors.ReadHistory(ctx, g.store, past, yield)
 }
 
 // historyTime bounds the reading of what was spent before.

@@ -287,6 +287,7 @@ func TestDuringAnOutageTheAdminAPIAnswersQuickly(t *testing.T) {
 				{"GET", "/api/v1/requests", nil}, {"GET", "/api/v1/billing", nil}, {"GET", "/api/v1/stats/overview", nil},
 				{"POST", "/api/v1/keys", map[string]any{"id": "other"}},
 				{"POST", "/api/v1/apply", map[string]any{"resources": []any{map[string]any{"kind": "group", "id": "g"}}}},
+				{"POST", "/api/v1/reprice", map[string]any{"apply": true}},
 			} {
 				begun := time.Now()
 				status, body := r.admin(c.method, c.path, c.body)

@@ -70,6 +70,7 @@ type Gateway struct {
 	spool      *events.Spool
 	model      readModel
 	catalogue  *actors.Catalogue
+	accounts   *actors.Ledger // what users were given
 	journal    *events.Journal
 	runner     *projections.Runner
 	system     *actors.System
@@ -198,6 +199,9 @@ func (g *Gateway) AdminAddr() string { return g.adminAddr.String() }
 
 // AdminToken is the bearer token of the admin API.
 func (g *Gateway) AdminToken() string { return g.adminToken }
+
+// Ledger is where money and subscriptions are given to users.
+func (g *Gateway) Ledger() *actors.Ledger { return g.accounts }
 
 // Failed gets an error when a server ends by itself.
 func (g *Gateway) Failed() <-chan error { return g.failed }

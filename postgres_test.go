@@ -21,6 +21,9 @@ func TestOnPostgreSQL(t *testing.T) {
 		"restart": TestBreakersAndBlocksSurviveARestart, "same after a restart": TestBreakersAndBlocksAreTheSameAfterARestart, "recount": TestTheBillIsWhatTheUpstreamsOwnRecordsAddUpTo, "as of": TestABillAsOfAMomentIsTheOneThatWasShownThen,
 		"other versions": TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt, "until": TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone,
 		"rates": TestFiftyClientsNeverGetMoreThanTheirRequestsPerMinute, "budgets": TestFiftyClientsNeverSpendMoreThanAStrictBudget, "bound": TestBoundAddressesAndSpendingSurviveARestart,
+		"reprice": TestAWrongPriceIsPutRightForWhatIsSettled, "reprice limits": TestBalancesAndLimitsFollowARepricing,
+		"statement": TestAStatementIsTheBillAndTheBalance, "statement of a repricing": TestARepricingStandsOnTheStatementAndMovesTheBalance,
+		"balances": TestMoneyOfUsersSurvivesARestart, "windows": TestWindowsOfASubscriptionOpenAtTheirMoment,
 	} {
 		t.Run(name, test)
 	}

@@ -157,9 +157,14 @@ func units(usd *big.Rat) *big.Int {
 	return q
 }
 
-// cost is the sum over the classes, each rounded by itself. factor scales everything, in and out the tokens.
-func (s spending) cost(r map[string]string, in, out, factor string) *big.Int {
-	sum, f := new(big.Int), fraction(factor)
+// cost is the sum over the classes, each rounded by itself. in and out scale the tokens, the factors everything; "" is 1.
+func (s spending) cost(r map[string]string, in, out string, factors ...string) *big.Int {
+	sum, f := new(big.Int), big.NewRat(1, 1)
+	for _, x := range factors {
+		if x != "" {
+			f.Mul(f, fraction(x))
+		}
+	}
 	million := big.NewRat(1, 1e6)
 	add := func(n int64, class string, by ...*big.Rat) {
 		v := new(big.Rat).Mul(new(big.Rat).SetInt64(n), rate(r, class))

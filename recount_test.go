@@ -18,8 +18,9 @@ var recounted = flag.Int("recount", 1000, "requests whose bill is added up by ha
 
 // What the callers have and what the upstreams ask, for the second opinion as for the gateway.
 var (
-	recountGroups    = map[string]string{"": "1", "dear": "1.5", "cheap": "0.3333"} // multipliers
-	recountKeys      = map[string]string{"plain": "", "paying": "dear", "saving": "cheap"}
+	recountGroups    = map[string]string{"": "1", "dear": "1.5", "cheap": "0.3333"}                                   // multipliers
+	recountKeys      = map[string]string{"plain": "", "paying": "dear", "saving": "cheap", "own": "", "both": "dear"} // their groups
+	recountFactors   = map[string]string{"own": "1.1", "both": "0.8571"}                                              // of their own
 	recountUpstreams = map[string][2]string{"faulty": {"1.25", "0.9"}, "sound": {"1", "1"}, "hasty": {"0.77", "1.0001"}}
 	recountModels    = []string{"mixed", "listed", "globbed-7", "unpriced"}
 	recountTariffs   = tariffs{
@@ -70,6 +71,7 @@ func TestTheBillIsWhatTheUpstreamsOwnRecordsAddUpTo(t *testing.T) {
 		}
 		return done == len(sent)
 	}, 30*time.Second, 50*time.Millisecond, "every request ends")
+	r.recorded()
 	want := r.recount(sent)
 	r.recountCovers()
 	compare := func() {
@@ -117,7 +119,7 @@ func (r *rig) recount(sent map[string]asked) map[string]*sum {
 			require.True(r.t, known, "%+v", k)
 			into := at(a, upstream)
 			used, paid := usedBy(k, a.body)
-			if k.Outcome == "client_aborted" {
+			if k.Outcome == "client_aborted" || logged[k.Request].cut(upstream) { // it may have written all of it into a connection that was cut
 				used = r.unseen(logged[k.Request], upstream, k, a.body)
 			}
 			if used == nil {
@@ -132,9 +134,9 @@ func (r *rig) recount(sent map[string]asked) map[string]*sum {
 				continue
 			}
 			m := recountUpstreams[upstream]
-			into.upstream.Add(&into.upstream, used.cost(by, m[0], m[1], "1"))
+			into.upstream.Add(&into.upstream, used.cost(by, m[0], m[1]))
 			if paid {
-				into.caller.Add(&into.caller, used.cost(by, m[0], m[1], recountGroups[recountKeys[a.key]]))
+				into.caller.Add(&into.caller, used.cost(by, m[0], m[1], recountGroups[recountKeys[a.key]], recountFactors[a.key]))
 			}
 		}
 	}
@@ -214,6 +216,11 @@ type recountEntry struct {
 	Sent     bool             `json:"did_send_upstream"`
 	Source   string           `json:"usage_source"`
 	Attempts []recountAttempt `json:"attempts"`
+}
+
+// cut says that the attempt at the upstream was given up for a client that had gone.
+func (e recountEntry) cut(upstream string) bool {
+	return slices.ContainsFunc(e.Attempts, func(a recountAttempt) bool { return a.Upstream == upstream && a.Class == "cancelled" })
 }
 
 type recountAttempt struct {

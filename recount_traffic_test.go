@@ -39,6 +39,9 @@ func (r *rig) recountRig() {
 		if group != "" {
 			more["group"] = group
 		}
+		if factor := recountFactors[id]; factor != "" {
+			more["multiplier"] = factor
+		}
 		r.key(id, more)
 	}
 	for _, t := range recountTariffs {
@@ -76,7 +79,7 @@ func (r *rig) recountTraffic(n int) map[string]asked {
 
 func (r *rig) recountCall(i int) asked {
 	d := rand.New(rand.NewPCG(5, uint64(i)))
-	a := asked{id: fmt.Sprintf("q%d", i), key: []string{"plain", "paying", "saving"}[d.IntN(3)], model: recountModels[d.IntN(len(recountModels))]}
+	a := asked{id: fmt.Sprintf("q%d", i), key: []string{"plain", "paying", "saving", "own", "both"}[d.IntN(5)], model: recountModels[d.IntN(len(recountModels))]}
 	stream := d.IntN(100) < 70
 	body := fmt.Sprintf(`{"model":%q,"stream":%v,"max_tokens":4000,"messages":[{"role":"user","content":"[rid:%s]%s"}],"input":"x","contents":[]}`,
 		a.model, stream, a.id, chosen(d))

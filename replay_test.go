@@ -22,6 +22,7 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
@@ -186,6 +187,8 @@ func TestReplayUntilTellsTheBooksOfThatMomentAndLeavesTheLiveRowsAlone(t *testin
 		require.NoError(t, json.Unmarshal(body, &all))
 		return all.Items
 	}
+	r.apply(map[string]any{"kind": "user", "id": "ann"})
+	r.must("POST", "/api/v1/users/ann/credits", map[string]any{"amount": "1"})
 	call()
 	_, body := r.admin("GET", "/api/v1/events?newest=true&limit=1", nil)
 	var page struct{ Items []struct{ Position int64 } }
@@ -238,7 +241,7 @@ func TestADataFolderOfAnotherVersionIsBroughtUpToDateWhenItIsOpenedWithoutAGatew
 		require.Equal(t, 200, resp.StatusCode, body)
 	}
 	r.close()
-	r.downgrade(elder{requestlog.Projection{}}, elder{requestlog.Marker{}}, elder{billing.Projection{}}, narrow{stats.Projection{}})
+	r.downgrade(elder{requestlog.Projection{}}, elder{requestlog.Marker{}}, elder{billing.Projection{}}, narrow{stats.Projection{}}, elder{ledger.Projection{}})
 	told := map[string]events.Position{}
 	ctx := projections.Watch(t.Context(), func(p projections.Progress) {
 		told[p.Projection] = max(told[p.Projection], p.Position)
@@ -251,7 +254,7 @@ func TestADataFolderOfAnotherVersionIsBroughtUpToDateWhenItIsOpenedWithoutAGatew
 	require.EqualValues(t, 3, lines[0].Requests)
 	reports, err := o.Replay(t.Context(), "", true)
 	require.NoError(t, err)
-	require.Len(t, reports, 4)
+	require.Len(t, reports, 5)
 	for _, report := range reports {
 		require.True(t, report.Equal, "%+v", report)
 		require.Positive(t, told[report.Projection], "%v", told)

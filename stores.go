@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
@@ -29,6 +30,7 @@ type readModel interface {
 	requestlog.Reader
 	billing.Reader
 	stats.Reader
+	ledger.Reader
 }
 
 // backend is where events and read models are kept.

@@ -16,13 +16,14 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
 // projectionList is every read model, in the order in which they are shown.
 func projectionList() []projections.Projection {
-	return []projections.Projection{requestlog.Projection{}, requestlog.Marker{}, billing.Projection{}, stats.Projection{}}
+	return []projections.Projection{requestlog.Projection{}, requestlog.Marker{}, billing.Projection{}, stats.Projection{}, ledger.Projection{}}
 }
 
 // vault seals credentials for the catalogue.
@@ -50,16 +51,20 @@ func layoutOf(s *catalog.Snapshot) actors.Layout {
 			l.Accounts = append(l.Accounts, *a.Account)
 		}
 	}
-	l.Users, l.Keys, l.Budgets = s.Users(), s.Keys(), s.Budgets()
+	l.Users, l.Keys, l.Budgets, l.Born = s.Users(), s.Keys(), s.Budgets(), s.Born
 	return l
 }
 
 // ports are what the admin API shows.
 func (g *Gateway) ports() admin.Ports {
-	read := readings{g.model, g.ready, g.ledger.closer, g.past(), g.runner.Serves}
+	read := g.readings()
 	return admin.Ports{
 		Catalog: configuration{g.catalogue, g.journal}, Log: read, Events: written{g}, Billing: read, Stats: read, Replay: g, Live: live{g.system, g.affinity}, Health: g,
 	}
+}
+
+func (g *Gateway) readings() readings {
+	return readings{g.model, g.ready, g.ledger.closer, g.past(), g.runner.Serves}
 }
 
 func (g *Gateway) past() past { return past{g.store, g.backend, g.ledger.closer, &g.replays} }

@@ -204,7 +204,7 @@ func (a *accountDesk) record(fact any, now time.Time) {
 // show puts the blocks on the board.
 func (a *accountDesk) show() {
 	all := a.blocks.Whole()
-	a.figures.block.Store(&blockView{all.Until(), all.Reason(), all.Source() == account.Operator, a.blocks.Clone()})
+	a.figures.block.Store(&blockView{all.Until(), all.Reason(), all.Source() == account.Operator, a.blocks.AnyModel(), a.blocks.Clone()})
 }
 
 func (a *accountDesk) publish() {

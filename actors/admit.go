@@ -2,10 +2,10 @@ package actors
 
 import (
 	"sync"
-	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/gate"
+	"github.com/penstock/penstock/domain/limit"
 )
 
 var (
@@ -52,6 +52,7 @@ func passed(p Pass, a admitted) (Pass, *Refusal) {
 	if a.refusal.Reason != "" {
 		return Pass{}, &Refusal{Reason: a.refusal.Reason, Limit: a.refusal.Limit, Until: a.refusal.Until}
 	}
+	p.funded = a.funded
 	return p, nil
 }
 
@@ -85,7 +86,9 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
 func (s *System) Leave(p Pass) {
-	if p.pid != nil {
+	if p.paid && ended(p.gone) {
+		s.outlived(p)
+	} else if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)
 		m.id, m.key, m.bill, m.paid = p.ID, p.Key, p.bill, p.paid
 		s.send(p.pid, m)
@@ -93,9 +96,10 @@ func (s *System) Leave(p Pass) {
 }
 
 // placeCallers starts and tells the actors of users and of keys that belong to nobody (that is known). It returns whose
-// rules do not know yet what was spent before.
-func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRef, since time.Time) {
-	keys := map[CallerID][]catalog.Key{}
+// rules do not know yet what was spent before, and how much of that counts.
+func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRef, past limit.Past) {
+	past.Since = s.now()
+	keys := make(map[CallerID][]catalog.Key, len(was.callers))
 	slots := map[CallerID]*int{}
 	users := map[CallerID]*catalog.User{}
 	for i := range l.Users {
@@ -114,23 +118,29 @@ func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRe
 		r := was.callers[id]
 		if r == nil {
 			r = &callerRef{ref: s.spawn("caller/"+id, newCallerDesk(s, id)), id: id}
+			r.dark = users[id] != nil && !l.born(catalog.KindUser, users[id].ID)
 		}
-		m := &reconfigureCaller{slots: slots[id], keys: own, policy: catalog.CallerPolicy(users[id], own), reply: make(chan reconfigured, 1)}
-		is.rated = is.rated || rated(&m.policy)
+		known := r.knows(users[id], own)
+		if r.user, r.keys = users[id], own; known {
+			is.take(r)
+			continue
+		}
+		m := &reconfigureCaller{slots: slots[id], keys: own, policy: s.policyOf(r), reply: make(chan reconfigured, 1)}
+		m.policy.New = was.callers[id] == nil && r.user != nil && l.born(catalog.KindUser, r.user.ID)
+		for i, k := range own {
+			m.policy.Keys[i].New = was.keys[k.ID] == nil && l.born(catalog.KindKey, k.ID)
+		}
+		r.rated = rated(&m.policy)
 		s.send(r.pid, m)
-		switch is := answered(m.reply, r.gone, reconfigured{err: reasonError(Stopped)}); {
-		case is.err != nil:
-			s.log.Error("caller kept its old settings", "caller", id, "error", is.err)
-		case is.missing:
-			if from, counts := m.policy.Since(s.now()); counts && (missing == nil || from.Before(since)) {
-				since = from
-			}
-			missing = append(missing, r)
+		told := answered(m.reply, r.gone, reconfigured{err: reasonError(Stopped)})
+		r.told = told.err == nil && !told.missing
+		switch {
+		case told.err != nil:
+			s.log.Error("caller kept its old settings", "caller", id, "error", told.err)
+		case told.missing:
+			missing, past = append(missing, r), past.With(told.past)
 		}
-		is.callers[id] = r
-		for _, k := range own {
-			is.keys[k.ID] = r
-		}
+		is.take(r)
 	}
-	return missing, since
+	return missing, past
 }

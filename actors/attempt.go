@@ -205,7 +205,7 @@ func (l *life) answer(t *tried, headers []Header, body []byte) (Answer, bool) {
 // an upstream answers.
 func (l *life) success(t *tried) *Outcome {
 	o := &l.room.told
-	*o = Outcome{Result: breaker.Success, Class: string(failure.OK), Status: t.status, TTFT: t.ttft, Took: t.took}
+	*o = Outcome{Result: breaker.Success, Class: string(failure.OK), Status: t.status, TTFT: t.ttft, Took: t.took, Quota: l.quota()}
 	if l.c.Endpoint.Kind == dialect.CountTokens {
 		o.Result, o.TTFT = breaker.Neutral, 0
 	}

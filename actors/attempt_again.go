@@ -13,7 +13,7 @@ import (
 const heldFor = 100 * time.Millisecond
 
 // asksFor is the model as the upstream knows it: the scope of its limits.
-func (l *life) asksFor() string { return asksFor(l.cand, l.c.Ask.Model) }
+func (l *life) asksFor() string { return l.cand.Asks(l.c.Ask.Model) }
 
 // others says whether anybody else is left to ask: another account of this upstream or another upstream.
 func (l *life) others() bool {

@@ -220,6 +220,7 @@ func (l *life) counts(t *tried) bool { return t.Counts && l.c.Endpoint.Kind != d
 func (l *life) outcome(t *tried) *Outcome {
 	o := &Outcome{
 		Result: breaker.Neutral, Class: string(t.class), Status: t.status, Took: t.took, Model: l.asksFor(), Said: t.evidence,
+		Quota: l.quota(),
 	}
 	if l.counts(t) {
 		o.Result = breaker.Failure

@@ -3,6 +3,8 @@ package actors
 import (
 	"net/http"
 	"strings"
+
+	"github.com/penstock/penstock/domain/account"
 )
 
 // hidden are the headers of an upstream's answer that the client does not get: those of the connection, those that
@@ -22,6 +24,7 @@ func isHidden(name string) bool {
 // passing are the headers of an upstream's answer that the client gets.
 func (l *life) passing() []Header {
 	l.headers = make([]Header, 0, 8)
+	l.way.heard.Forget()
 	l.in.Headers(l.passOn)
 	return l.headers
 }
@@ -30,6 +33,7 @@ func (l *life) passing() []Header {
 func (l *life) passOn(name, value []byte) {
 	shown, known := commonNames[string(name)]
 	if !known {
+		l.way.heard.Take(name, value, l.now)
 		lower := strings.ToLower(string(name))
 		if isHidden(lower) {
 			return
@@ -39,6 +43,13 @@ func (l *life) passOn(name, value []byte) {
 	if shown != "" {
 		l.headers = append(l.headers, Header{Name: shown, Value: textValue(value)})
 	}
+}
+
+// quota is what the headers of the present answer say of the account's limits, once: later it may be old news.
+func (l *life) quota() account.Quota {
+	q := l.way.heard.Quota()
+	l.way.heard.Forget()
+	return q
 }
 
 // commonNames are the names that most answers have, as the client gets them; "": it does not. They cost no allocation.

@@ -37,6 +37,7 @@ type AccountFigures struct {
 	TTFT         time.Duration // as of Figures, with this account
 	Failing      float64
 	LastUsed     time.Time
+	Quota        account.Quota // as it was told last, also when that is over
 }
 
 // Board shows live figures without asking anybody and without a lock; it is the routing.Live of plans. Its zero value is
@@ -79,6 +80,7 @@ func (b *Board) AccountFigures(id string) (AccountFigures, bool) {
 		if f := v.accounts[id]; f != nil {
 			x := f.read()
 			x.TTFT, x.Failing, x.LastUsed = time.Duration(f.ttft.Load()), f.failing(b.now), fromNanos(f.used.Load())
+			x.Quota, _ = f.quota.read()
 			return x, true
 		}
 	}
@@ -114,7 +116,7 @@ func (b *Board) Account(id string) routing.AccountFigures {
 	if v == nil {
 		return routing.AccountFigures{Active: true}
 	}
-	return v.accounts[id].forPlan(b.now)
+	return v.accounts[id].forPlan(&glance{clock: b.now})
 }
 
 // Accounts implements routing.Batch.
@@ -123,12 +125,12 @@ func (b *Board) Accounts(u *catalog.CompiledUpstream, into []routing.AccountFigu
 	if v == nil {
 		v = &noView
 	}
-	seats := v.of[u.ID]
+	seats, now := v.of[u.ID], glance{clock: b.now}
 	for i := range into {
 		if id := u.Accounts[i].ID; i < len(seats) && seats[i].id == id {
-			into[i] = seats[i].figures.forPlan(b.now)
+			into[i] = seats[i].figures.forPlan(&now)
 		} else { // the snapshot and the layout are not of the same moment
-			into[i] = v.accounts[id].forPlan(b.now)
+			into[i] = v.accounts[id].forPlan(&now)
 		}
 	}
 }
@@ -208,14 +210,69 @@ func (r *recent) left(now time.Time) float64 {
 }
 
 // failing is left as 0..1. The clock is only looked at when there are failures.
-func (r *recent) failing(clock func() time.Time) float64 {
+func (r *recent) failing(clock func() time.Time) float64 { return r.failingAt(&glance{clock: clock}) }
+
+func (r *recent) failingAt(now *glance) float64 {
 	if r.share.Load() == 0 {
 		return 0
 	}
-	if clock == nil {
-		clock = time.Now
+	return r.left(now.time()) / shareUnit
+}
+
+// glance is a look at the clock that is taken when it is needed, once.
+type glance struct {
+	clock func() time.Time // nil: time.Now
+	at    time.Time
+}
+
+func (g *glance) time() time.Time {
+	if g.at.IsZero() {
+		if g.clock == nil {
+			g.clock = time.Now
+		}
+		g.at = g.clock()
 	}
-	return r.left(clock()) / shareUnit
+	return g.at
+}
+
+// quotaFigures is how much of an account's limits is used, as its upstream told it last. It is written by the actor of the
+// upstream.
+type quotaFigures struct {
+	used                atomic.Uint64 // in parts of shareUnit
+	until, lapses, told atomic.Int64  // nanoseconds since 1970, 0 none
+}
+
+// tell takes what an answer says, if it says something.
+func (q *quotaFigures) tell(is *account.Quota, now time.Time) {
+	if is.IsZero() {
+		return
+	}
+	q.until.Store(nanos(is.Until))
+	q.lapses.Store(nanos(is.Lapses))
+	q.told.Store(nanos(now))
+	q.used.Store(uint64(is.Used * shareUnit))
+}
+
+// read is what was told last, and when; zero: nothing was.
+func (q *quotaFigures) read() (is account.Quota, told time.Time) {
+	is = account.Quota{Used: float64(q.used.Load()) / shareUnit, Until: fromNanos(q.until.Load()), Lapses: fromNanos(q.lapses.Load())}
+	return is, fromNanos(q.told.Load())
+}
+
+// forPlan is what still counts of it: the share that is used, and when a quota lapses.
+func (q *quotaFigures) forPlan(now *glance) (used float64, reset int64) {
+	until := q.until.Load()
+	if until == 0 {
+		return 0, 0
+	}
+	at := now.time().UnixNano()
+	if at < until {
+		used = float64(q.used.Load()) / shareUnit
+	}
+	if reset = q.lapses.Load(); reset <= at {
+		reset = 0
+	}
+	return used, reset
 }
 
 func (f *upstreamFigures) read() Figures {
@@ -244,20 +301,31 @@ type accountFigures struct {
 	slots    atomic.Int64
 	active   atomic.Bool
 	block    atomic.Pointer[blockView] // nil: never blocked
+	quota    quotaFigures
 	recent
 }
 
 // forPlan gives what planning needs; nil is an account of which nothing is known.
-func (f *accountFigures) forPlan(clock func() time.Time) routing.AccountFigures {
+func (f *accountFigures) forPlan(now *glance) routing.AccountFigures {
 	if f == nil {
 		return routing.AccountFigures{Active: true}
 	}
 	a := routing.AccountFigures{
 		Held: int(f.held.Load()), Slots: max(int(f.slots.Load()), 0), Active: f.active.Load(),
-		TTFT: time.Duration(f.ttft.Load()), Failures: f.failing(clock), LastUsed: f.used.Load(),
+		TTFT: time.Duration(f.ttft.Load()), Failures: f.failingAt(now), LastUsed: f.used.Load(),
 	}
+	a.QuotaUsed, a.QuotaReset = f.quota.forPlan(now)
 	if b := f.block.Load(); b != nil {
 		a.BlockedUntil, a.ByHand = b.until, b.byHand
+		if b.models {
+			a.Blocks = b.all
+		}
+		if whole := b.all.Whole(); whole.Limited(now.time()) { // nothing is left, whatever was said before
+			a.QuotaUsed = 1
+			if at := whole.Resets(); at.After(now.time()) {
+				a.QuotaReset = at.UnixNano()
+			}
+		}
 	}
 	return a
 }
@@ -267,7 +335,8 @@ type blockView struct {
 	until  time.Time // of the block of all models
 	reason string
 	byHand bool            // by an operator
-	all    *account.Blocks // a copy, for the upstream's actor
+	models bool            // some of single models are kept
+	all    *account.Blocks // a copy, which is only read
 }
 
 func (f *accountFigures) read() AccountFigures {

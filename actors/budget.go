@@ -39,16 +39,23 @@ type settleBudgets struct {
 	paid bool // else it is refunded
 }
 
+// spendBudgets counts what was not reserved: the difference that a repricing makes.
+type spendBudgets struct {
+	quiet
+	of []share
+	at time.Time
+}
+
 type reconfigureBudgets struct {
 	quiet
 	of    map[string]limit.Money
 	reply chan budgetsMissing
 }
 
-// budgetsMissing is the budgets with a rule that does not know what was spent before, and how far back that is.
+// budgetsMissing is the budgets with a rule that does not know what was spent before, and how much of that counts.
 type budgetsMissing struct {
 	names []string
-	since time.Time
+	past  limit.Past
 	err   error
 }
 
@@ -65,6 +72,12 @@ func (d *budgetDesk) receive(_ actor.Context, msg any) {
 		m.reply <- d.reserve(m, now)
 	case *settleBudgets:
 		d.settle(m)
+	case *spendBudgets:
+		for _, s := range m.of {
+			if b := d.of[s.budget]; b != nil {
+				b.Spend(s.amount, m.at)
+			}
+		}
 	case *reconfigureBudgets:
 		m.reply <- d.reconfigure(m.of, now)
 	case *inside[*budgetDesk]:
@@ -122,7 +135,7 @@ func (d *budgetDesk) settle(m *settleBudgets) {
 }
 
 func (d *budgetDesk) reconfigure(of map[string]limit.Money, now time.Time) budgetsMissing {
-	var is budgetsMissing
+	is := budgetsMissing{past: limit.Past{Since: now}}
 	next := make(map[string]*limit.Budget, len(of))
 	for name, rules := range of {
 		b := d.of[name]
@@ -130,10 +143,7 @@ func (d *budgetDesk) reconfigure(of map[string]limit.Money, now time.Time) budge
 			b = limit.NewBudget(name, limit.Money{})
 		}
 		if b.Reconfigure(rules, now) {
-			if from, _ := rules.Since(now); is.names == nil || from.Before(is.since) {
-				is.since = from
-			}
-			is.names = append(is.names, name)
+			is.names, is.past = append(is.names, name), is.past.With(b.Missing(now))
 		}
 		next[name] = b
 	}

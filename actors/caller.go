@@ -34,6 +34,8 @@ type Pass struct {
 	Waited time.Duration
 	bill   limit.Settlement // what the request has cost; only when it is settled
 	paid   bool             // it is: else its charges are refunded with the slot
+	funded bool             // money of the user's own pays for it: reserve says which
+	paidBy string           // which it is
 	gone   chan struct{}
 	pid    *actor.PID // of the actor that granted it, also when the key has moved to another user since
 }
@@ -49,6 +51,7 @@ type callerDesk struct {
 	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
+	born   time.Time // of the first settings: what was settled before is told by the history
 	closed bool
 }
 
@@ -66,6 +69,7 @@ type admit struct {
 type admitted struct {
 	refusal Refusal
 	queued  bool
+	funded  bool // see Pass
 }
 
 type leaveCaller struct {
@@ -93,9 +97,10 @@ type reconfigureCaller struct {
 	reply  chan reconfigured
 }
 
-// reconfigured answers: missing says that a new rule does not know yet what was spent before.
+// reconfigured answers: missing says that a new rule does not know yet what was spent before, past how much of that counts.
 type reconfigured struct {
 	missing bool
+	past    limit.Past
 	err     error
 }
 
@@ -130,8 +135,12 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 		d.gate.Leave(m.id, m.why)
 		d.limits.Refund(m.id.Request)
 	case *reserveCaller:
-		_, no := d.limits.Reserve(m.id, m.worst, d.sys.now())
-		m.reply <- no
+		by, no := d.limits.Reserve(m.id, m.worst, d.sys.now())
+		m.reply <- reserved{by, no}
+	case *spendCaller:
+		if !m.left || !m.At.Before(d.born) {
+			d.limits.Spend(m.Spent)
+		}
 	case *inside[*callerDesk]:
 		m.perform(d)
 	case *reconfigureCaller:
@@ -151,7 +160,7 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 	case !d.comesIn(m, now):
 	case d.gate.Room() && d.room(m.key):
 		d.hold(m, now)
-		m.replies <- admitted{}
+		m.replies <- admitted{funded: d.limits.Funded(m.want.ID.Request)}
 	default:
 		ask := m.want.ask(m)
 		ask.Key = m.key
@@ -218,7 +227,7 @@ func (d *callerDesk) serve(now time.Time) {
 			continue
 		}
 		d.hold(m, now)
-		m.replies <- admitted{}
+		m.replies <- admitted{funded: d.limits.Funded(m.want.ID.Request)}
 	}
 }
 
@@ -238,7 +247,19 @@ func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigur
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
 	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
 	d.bind(m.keys)
-	return reconfigured{missing: d.limits.Reconfigure(m.policy, now)}
+	return d.limit(m.policy, now)
+}
+
+func (d *callerDesk) limit(p limit.Policy, now time.Time) (is reconfigured) {
+	if d.born.IsZero() {
+		if d.born = now; !p.New {
+			d.limits = limit.ReturningCaller(now)
+		}
+	}
+	if is.missing = d.limits.Reconfigure(p, now); is.missing {
+		is.past = d.limits.Missing(now)
+	}
+	return is
 }
 
 // evict throws out the waiters whose key is chosen.

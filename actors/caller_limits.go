@@ -95,16 +95,40 @@ type reserveCaller struct {
 	quiet
 	id    string
 	worst money.Amount
-	reply chan limit.Refusal
+	reply chan reserved
 }
 
-func (m *reserveCaller) refuse(r Reason) {
-	tell(m.reply, limit.Refusal{Code: limitFault, Reason: string(r)})
+// reserved answers: who of the user's own money pays, or why nobody does.
+type reserved struct {
+	paidBy  string
+	refusal limit.Refusal
 }
+
+func unreserved(r Reason) reserved {
+	return reserved{refusal: limit.Refusal{Code: limitFault, Reason: string(r)}}
+}
+
+func (m *reserveCaller) refuse(r Reason) { tell(m.reply, unreserved(r)) }
 
 // reserve sets the worst case of a request aside at its caller; again with the new total of all its attempts.
-func (s *System) reserve(p Pass, worst money.Amount) limit.Refusal {
-	m := &reserveCaller{id: p.ID.Request, worst: worst, reply: make(chan limit.Refusal, 1)}
+func (s *System) reserve(p Pass, worst money.Amount) (paidBy string, no limit.Refusal) {
+	m := &reserveCaller{id: p.ID.Request, worst: worst, reply: make(chan reserved, 1)}
 	s.send(p.pid, m)
-	return answered(m.reply, p.gone, limit.Refusal{Code: limitFault, Reason: string(Stopped)})
+	is := answered(m.reply, p.gone, unreserved(Stopped))
+	return is.paidBy, is.refusal
+}
+
+// spendCaller counts what was not reserved: the difference that a repricing makes, or what a request has cost that outlived the
+// actor which let it in.
+type spendCaller struct {
+	quiet
+	limit.Spent
+	left bool // of such a request
+}
+
+// outlived tells what a request has cost to the actor that its caller has by now, when it has been removed and is back.
+func (s *System) outlived(p Pass) {
+	if r := s.dir.Load().callers[p.Caller]; r != nil && r.pid != p.pid {
+		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, PaidBy: p.paidBy, At: p.bill.At, Cost: p.bill.Cost}, left: true})
+	}
 }

@@ -19,11 +19,22 @@ type KeyStatus struct {
 	User      *CallerStatus  `json:"user,omitempty"`
 }
 
-// CallerStatus is the same of a user over all its keys.
+// CallerStatus is the same of a user over all its keys, and what pays for them.
 type CallerStatus struct {
-	RPM      *WindowStatus `json:"rpm,omitempty"`
-	TPM      *WindowStatus `json:"tpm,omitempty"`
-	Spending []SpentStatus `json:"spending"`
+	RPM           *WindowStatus        `json:"rpm,omitempty"`
+	TPM           *WindowStatus        `json:"tpm,omitempty"`
+	Spending      []SpentStatus        `json:"spending"`
+	Balance       *BalanceStatus       `json:"balance,omitempty"`       // absent: it does not live on one
+	Subscriptions []SubscriptionStatus `json:"subscriptions,omitempty"` // in the order in which they pay
+}
+
+// BalanceStatus is what was credited to a user and what has become of it.
+type BalanceStatus struct {
+	Credited  money.Amount `json:"credited"`
+	Spent     money.Amount `json:"spent"`
+	Reserved  money.Amount `json:"reserved"`
+	Overdraft money.Amount `json:"overdraft"`
+	Left      money.Amount `json:"left"`
 }
 
 // WindowStatus is one window of 60 seconds.
@@ -75,11 +86,21 @@ func keyStatus(key string, v limit.View) KeyStatus {
 			st.RPM, st.TPM, st.Spending = windowStatus(k.Rate.RPM), windowStatus(k.Rate.TPM), spentStatus(k.Sums, k.Mode)
 		}
 	}
-	user := CallerStatus{windowStatus(v.Rate.RPM), windowStatus(v.Rate.TPM), spentStatus(v.Sums, v.Mode)}
-	if user.RPM != nil || user.TPM != nil || len(user.Spending) > 0 {
+	user := CallerStatus{
+		RPM: windowStatus(v.Rate.RPM), TPM: windowStatus(v.Rate.TPM), Spending: spentStatus(v.Sums, v.Mode),
+		Balance: balanceStatus(v.Balance), Subscriptions: subscriptionStatus(v),
+	}
+	if user.RPM != nil || user.TPM != nil || len(user.Spending) > 0 || user.Balance != nil || len(user.Subscriptions) > 0 {
 		st.User = &user
 	}
 	return st
+}
+
+func balanceStatus(b *limit.BalanceView) *BalanceStatus {
+	if b == nil {
+		return nil
+	}
+	return &BalanceStatus{b.Credited, b.Spent, b.Reserved, b.Overdraft, b.Left()}
 }
 
 func windowStatus(w limit.WindowView) *WindowStatus {

@@ -86,7 +86,7 @@ func (d *Dispatcher) Begin(c *Call) (a Answer) {
 		return d.Refuse(c, failure.New(failure.Draining, ""))
 	}
 	if err := d.Journal.Room(); err != nil {
-		return refusalAnswer(c, storeRefusal(err), false)
+		return Refused(c, storeRefusal(err), false)
 	}
 	l := d.newLife(c)
 	defer func() {
@@ -113,7 +113,7 @@ func (d *Dispatcher) Refuse(c *Call, r failure.Refusal) Answer {
 	if d.Journal.Room() == nil {
 		d.newLife(c).rejected(r, nil)
 	}
-	return refusalAnswer(c, r, false)
+	return Refused(c, r, false)
 }
 
 func storeRefusal(err error) failure.Refusal {

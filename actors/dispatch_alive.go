@@ -49,7 +49,7 @@ func (l *heart) beat() {
 // has. The log keeps the status of the refusal either way.
 func (l *life) refusal(r failure.Refusal, sent bool) Answer {
 	if !l.alive.Committed() {
-		return refusalAnswer(l.c, r, sent)
+		return Refused(l.c, r, sent)
 	}
 	return l.lastEvent(errorOf(l.c, r, sent))
 }

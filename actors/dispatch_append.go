@@ -27,7 +27,7 @@ func (l *life) admitted() {
 	for _, c := range l.plan.Candidates {
 		plan = append(plan, request.Candidate{Upstream: c.Upstream.ID, Tier: c.Tier, Why: c.Why})
 	}
-	f.Admitted = request.Admitted{Ask: l.c.Ask, InputEstimate: l.inputEstimate(), Plan: plan, Excluded: l.passedOver(l.excluded()), Affinity: l.plan.Affinity}
+	f.Admitted = request.Admitted{Ask: l.c.Ask, InputEstimate: l.inputEstimate(), Plan: plan, Excluded: l.passedOver(l.excluded()), Affinity: l.plan.Affinity, PaidBy: l.purse.paidBy}
 	l.facts = slices.Insert(l.facts, 0, events.Fact(&f.Admitted))
 }
 
@@ -70,6 +70,7 @@ func (l *life) commit() error {
 		if err := l.d.Journal.Commit(l.take(false), events.May); err != nil {
 			l.version = before
 			l.untell(facts) // the settlement tells it
+			l.facts = waits(facts)
 			l.doubts(err, facts)
 			return err
 		}

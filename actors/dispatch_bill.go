@@ -33,9 +33,9 @@ func (b *bill) intoFailed(f *request.Failed) {
 }
 
 // price computes what a usage costs by the prices in force at the call's time and by the present multipliers of the
-// upstream and the caller's group.
-func price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, call pricing.Call, group string, u pricing.Usage) bill {
-	m := snap.Multipliers(up, group)
+// upstream and of whoever pays.
+func price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, call pricing.Call, by catalog.Payer, u pricing.Usage) bill {
+	m := snap.Multipliers(up, by)
 	call.Upstream = up.ID
 	return bill{Bill: pricing.Settle(snap, call, u, m), by: request.MultipliersOf(m)}
 }
@@ -49,5 +49,7 @@ func (l *life) bill(t *tried) bill {
 	}
 	return price(l.snap, l.up, pricing.Call{
 		Model: l.model(), UpstreamModel: l.cand.UpstreamModel, ServiceTier: t.tier, At: l.admittedAt.Truncate(time.Microsecond),
-	}, l.c.Ask.Group, t.usage)
+	}, payer(&l.c.Ask), t.usage)
 }
+
+func payer(a *request.Ask) catalog.Payer { return catalog.Payer{Group: a.Group, Key: a.Key} }

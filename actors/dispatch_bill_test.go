@@ -24,10 +24,11 @@ func (r *rig) story(id string) *request.Story {
 func posted(t *testing.T, s *request.Story) []pricing.Posted {
 	t.Helper()
 	by := func(m request.Multipliers) (p pricing.Multipliers) {
+		p.Key = new(pricing.Multiplier)
 		for _, x := range []struct {
 			to   *pricing.Multiplier
 			from string
-		}{{&p.Input, m.Input}, {&p.Output, m.Output}, {&p.Group, m.Group}} {
+		}{{&p.Input, m.Input}, {&p.Output, m.Output}, {&p.Group, m.Group}, {p.Key, m.Key}} {
 			var err error
 			if *x.to, err = pricing.ParseMultiplier(x.from); err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ const (
 func TestEveryAttemptIsPricedByItsOwnReportAndCanBePricedAgainFromItsFact(t *testing.T) {
 	double := func(u *catalog.Upstream) { u.Multipliers = catalog.Multipliers{Input: "2", Output: "0.5"} }
 	r := newRig(t, append(pair(double),
-		&catalog.Group{ID: "g", Upstreams: []string{"a", "b"}, Multiplier: "1.5"}, key("k", func(k *catalog.Key) { k.Group = "g" }),
+		&catalog.Group{ID: "g", Upstreams: []string{"a", "b"}, Multiplier: "1.5"}, key("k", func(k *catalog.Key) { k.Group, k.Multiplier = "g", "0.9" }),
 		&catalog.Price{
 			Model: "m", Input: "1", Output: "2", CachedInput: "0.1", PerRequest: "0.5", PerWebSearch: "0.01",
 			Tiers:        []catalog.PriceTier{{AboveInputTokens: 2000, PriceRates: catalog.PriceRates{Input: "4"}}},
@@ -88,15 +89,15 @@ func TestEveryAttemptIsPricedByItsOwnReportAndCanBePricedAgainFromItsFact(t *tes
 	s := r.story(call.ID)
 	f := s.Attempts[0].Failed
 	if f == nil || f.ServiceTier != "priority" || !f.Inherited || f.PriceOrigin != pricing.Manual || f.PriceVersion == "" || f.Cost != 0 ||
-		f.Multipliers != (request.Multipliers{Input: "2", Output: "0.5", Group: "1.5"}) {
+		f.Multipliers != (request.Multipliers{Input: "2", Output: "0.5", Group: "1.5", Key: "0.9"}) {
 		t.Errorf("%+v", f)
 	}
 	// (3000 × 4 + 100 × 0.1) × 2 + 1 × 2 × 0.5, per million, and the price of a request
 	if want := "0.524021"; f != nil && f.UpstreamCost.String() != want {
 		t.Errorf("the failed attempt costs %s, want %s", f.UpstreamCost, want)
 	}
-	// 10 × 1 + 20 × 1, per million, two searches and the request; the caller pays half as much again
-	if e := s.Settled; e == nil || e.UpstreamCost.String() != "0.52003" || e.Cost.String() != "0.780045" || e.ServiceTier != "flex" ||
+	// 10 × 1 + 20 × 1, per million, two searches and the request; the caller pays half as much again for its group, and nine tenths of that for its key
+	if e := s.Settled; e == nil || e.UpstreamCost.String() != "0.52003" || e.Cost.String() != "0.7020405" || e.ServiceTier != "flex" ||
 		e.Inherited || !e.Clamped || e.Free || e.Usage.Reasoning != 20 || e.Usage.WebSearches != 2 {
 		t.Errorf("%+v", e)
 	}

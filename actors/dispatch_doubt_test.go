@@ -32,7 +32,7 @@ func TestAnAppendInDoubtEndsAsRefusedWhetherItWasStoredOrNot(t *testing.T) {
 			"rejected(503 STORE_UNAVAILABLE)",
 			"admitted queued | settled(rejected 503 STORE_UNAVAILABLE none)", 1},
 		{"dispatch after the queue", "request.resumed attempt.dispatched", true,
-			"admitted queued | settled(rejected 503 STORE_UNAVAILABLE none)",
+			"admitted queued | resumed settled(rejected 503 STORE_UNAVAILABLE none)",
 			"admitted queued | resumed dispatched(1 a1) | settled(rejected 503 STORE_UNAVAILABLE local_fault none)", 1},
 	} {
 		for _, stored := range []bool{false, true} {

@@ -121,11 +121,15 @@ func (r *rig) laws() {
 	r.nothingHeld()
 }
 
+// ends are the ways in which a wait ends.
+var ends = map[string]int{"resumed": 1, "timed_out": 1, "aborted": 1, "evicted": 1}
+
 // lawful says what is wrong with the facts of a request that has ended.
 func lawful(rows []*events.Committed) string {
 	var version int64
 	var dispatched, failed int
 	var settled *request.Settled
+	queued, waits := false, false // it has been in a queue, and it is
 	for i, c := range rows {
 		switch {
 		case c.Version != version:
@@ -144,7 +148,19 @@ func lawful(rows []*events.Committed) string {
 				if !first {
 					return "admitted is not first"
 				}
+			case *request.Queued:
+				if queued, waits = true, true; first {
+					return "queued is first"
+				}
+			case *request.Resumed:
+				if !waits {
+					return "resumed, and it did not wait"
+				}
+				waits = false
 			case *request.Dispatched:
+				if waits {
+					return "sent while it waits"
+				}
 				if dispatched++; f.N != dispatched || failed != dispatched-1 {
 					return "attempts are not 1..n, each failed before the next"
 				}
@@ -170,6 +186,8 @@ func lawful(rows []*events.Committed) string {
 	}
 	served := settled.Outcome != request.FailedOutcome || settled.Stage == failure.StageStreaming
 	switch cost := costOf(settled.Usage); {
+	case !queued && settled.QueueState != "", queued && waits == (settled.QueueState == "resumed"), queued && ends[settled.QueueState] == 0:
+		return fmt.Sprintf("its wait ended as %q", settled.QueueState)
 	case settled.Attempts != left || settled.Sent != (left > 0):
 		return "settled tells of other attempts"
 	case dispatched > 0 && failed != dispatched-1:

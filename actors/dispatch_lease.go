@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -22,12 +21,7 @@ type trial struct {
 
 // asked is what of it is asked for a lease.
 func (t *trial) asked(model string) Candidate {
-	return Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts, Model: asksFor(t.Candidate, model), LastResort: t.LastResort}
-}
-
-// asksFor is the model as an upstream knows it, which is the scope of its limits.
-func asksFor(c *routing.Candidate, model string) string {
-	return cmp.Or(c.UpstreamModel, c.ResolvedModel, model)
+	return Candidate{Upstream: t.Upstream.ID, Accounts: t.accounts, Model: t.Asks(model), LastResort: t.LastResort}
 }
 
 // drop takes one account off; a candidate without accounts is dead.
@@ -89,7 +83,7 @@ func (l *life) wait(want Want) *failure.Refusal {
 	var facts []events.Fact // that it is to store
 	queued, noted := false, false
 	lease, no := l.d.System.wait(want, cs, l.c.Gone.Done(), l.pulse(), func(p Place) {
-		queued = true
+		queued, l.queueEnd = true, queueEvicted
 		l.queued = &request.Queued{Upstreams: p.Upstreams, Position: p.Position, Ticket: p.Ticket, Deadline: p.Deadline.UTC()}
 		if !l.stored { // else what happened before comes first, with the next dispatch
 			noted = true
@@ -113,45 +107,61 @@ func (l *life) wait(want Want) *failure.Refusal {
 			}
 		}
 	}
+	if queued && !noted {
+		l.add(l.queued)
+	}
 	if no != nil {
-		return l.notServed(*no)
+		return l.notServed(*no, queued)
 	}
 	if queued {
-		l.queueEnd = "resumed"
+		l.queueEnd = queueResumed
+		l.add(&request.Resumed{Upstream: lease.Upstream, WaitedUS: waited.Microseconds()})
 	}
 	useful, r := l.lookAgain()
 	if r == nil && useful {
 		r = l.reserve()
 	}
-	switch {
-	case r != nil:
-		return r
-	case !useful:
+	if r == nil && !useful {
 		l.release()
 		return l.acquire()
 	}
-	if queued && !noted {
-		l.add(l.queued)
-	}
-	if queued {
-		l.add(&request.Resumed{Upstream: lease.Upstream, WaitedUS: waited.Microseconds()})
-	}
-	return nil
+	return r
 }
 
-// notServed says why the wait came to nothing.
-func (l *life) notServed(no Refusal) *failure.Refusal {
+// How the last wait of a request ended, as Settled.QueueState tells it. "": it never had a place in a queue.
+const (
+	queueResumed  = "resumed"
+	queueTimedOut = "timed_out"
+	queueAborted  = "aborted" // its client went
+	queueEvicted  = "evicted" // it was sent away, or this process ended
+)
+
+// waits are the facts of waiting among some. Nothing else tells of them, so that they are kept when others are not.
+func waits(facts []events.Fact) (kept []events.Fact) {
+	for _, f := range facts {
+		switch f.(type) {
+		case *request.Queued, *request.Resumed:
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// notServed says why the wait came to nothing; queued: there was one.
+func (l *life) notServed(no Refusal, queued bool) *failure.Refusal {
 	code, reason := failure.AllUpstreamsUnavailable, failure.NoHealthyCandidates
 	switch no.Reason {
 	case TimedOut:
-		l.queueEnd = "timed_out"
+		l.queueEnd = queueTimedOut
 		code, reason = failure.QueueWaitTimeout, "QUEUE_WAIT_TIMEOUT"
 	case TooLate:
 		code, reason = failure.QueueWaitTimeout, "QUEUE_WAIT_TOO_LONG"
 	case Recalled:
 		code, reason = failure.OperatorCancelled, ""
 	case Aborted:
-		l.queueEnd = "aborted"
+		if queued { // else it had asked for a place, and left before it was told of one
+			l.queueEnd = queueAborted
+		}
 		code, reason = failure.ClientDisconnect, "QUEUE_WAIT_ABORTED"
 	case QueueFull:
 		reason = failure.QueueFull
@@ -167,6 +177,9 @@ func (l *life) notServed(no Refusal) *failure.Refusal {
 		code, reason = failure.LocalFault, string(no.Reason)
 	}
 	r := failure.New(code, reason)
+	if no.Reason == Aborted {
+		r = r.At(failure.StageQueue)
+	}
 	if no.Reason == TooLate { // it did not wait, and may come back
 		r.Wait = failure.WhenKnown
 	}

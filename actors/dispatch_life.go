@@ -60,7 +60,7 @@ type life struct {
 	opens    []time.Time     // when accounts that refused are usable again
 	queued   *request.Queued // while and after waiting
 	waited   time.Duration
-	queueEnd string // resumed, timed_out, aborted
+	queueEnd string // of the last wait; "": there was none
 	last     *tried // the final attempt so far, when it has failed
 	began    time.Time
 	sent     bool
@@ -138,7 +138,8 @@ func (l *life) enter() *failure.Refusal {
 	case TimedOut, QueueFull:
 		return refuse(failure.CallerConcurrencyFull, "")
 	case Aborted:
-		return refuse(failure.ClientDisconnect, "")
+		r := failure.New(failure.ClientDisconnect, "").At(failure.StageAuthFilter) // it waited for a slot of its own
+		return &r
 	case Evicted, UnknownCaller: // the key was removed meanwhile, or moved to another owner
 		if r := l.renew(); r != nil {
 			return r
@@ -162,7 +163,9 @@ func (l *life) renew() *failure.Refusal {
 	if !snap.AllowsModel(key, l.c.Ask.Model) {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
-	l.snap, l.key = snap, key
+	if l.snap, l.key = snap, key; !l.stored {
+		l.c.Ask.Group = key.Group // from Admitted on, the group that pays stays
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,8 +24,12 @@ type purse struct {
 	tokens int64
 	spent  []share          // at the upstreams' prices, one for each attempt; only while there are shared budgets
 	funded []string         // upstream budgets at which money is set aside
+	held   pricing.Bound    // what the next attempt may cost, by limits that are strict
+	strict bool             // those of the caller are
+	sure   bool             // the upstream's is
 	most   *pricing.Ask     // the request's bounds, once they were needed: they take a walk over its body
 	short  *failure.Refusal // of an upstream whose budget had none left
+	paidBy string           // of the user's own money, since it was reserved
 }
 
 // count adds what a failed attempt has cost; times -1 takes it back, since it is told otherwise.
@@ -66,7 +71,7 @@ func (l *life) charged() int64 {
 func (l *life) bills(s *request.Settled) {
 	p := &l.purse
 	p.atUpstream(l.attempts, s.UpstreamCost)
-	l.pass.paid = l.sent
+	l.pass.paid, l.pass.paidBy = l.sent, p.paidBy
 	l.pass.bill = limit.Settlement{At: l.tookAt, Cost: p.cost + s.Cost, Tokens: p.tokens + s.Usage.Total()}
 	if l.pass.bill.Tokens == 0 && !known(s) {
 		l.pass.bill.Tokens = -1
@@ -119,16 +124,28 @@ func moneyed(l *catalog.Limits) bool { return l != nil && (l.Budget != "" || len
 
 const strict = "strict"
 
+// own says whether money of the caller's own is limited, that of its key and of its user, and whether strictly.
+func (l *life) own() (limited, strictly bool) {
+	limited, mode := moneyed(l.key.Limits), l.key.Budget
+	user := l.snap.User(l.key.User)
+	if user == nil {
+		return limited || l.pass.funded, limited && mode == strict
+	}
+	strictly = limited && cmp.Or(mode, user.Budget) == strict
+	if moneyed(user.Limits) || l.pass.funded {
+		limited, strictly = true, strictly || user.Budget == strict
+	}
+	return limited, strictly
+}
+
 // reserve sets the worst case of the request aside at everything that pays for it, in the order of B32: the caller's own, then
 // its group's and the platform's; again before each further attempt, and after a wait, since others may have spent meanwhile
 // (B11, B47). Where no limit is strict it only looks whether anything is left.
 func (l *life) reserve() *failure.Refusal {
-	user := l.snap.User(l.key.User)
-	own := moneyed(l.key.Limits) || user != nil && moneyed(user.Limits)
+	own, mustBound := l.own()
 	var room [2]share
 	shared := room[:0]
-	mustBound := moneyed(l.key.Limits) && l.key.Budget == strict
-	if g := l.snap.Group(l.key.Group); g != nil && moneyed(g.Limits) {
+	if g := l.snap.Group(l.c.Ask.Group); g != nil && moneyed(g.Limits) {
 		shared = append(shared, share{budget: groupBudget(g.ID)})
 		mustBound = mustBound || g.Budget == strict
 	}
@@ -136,7 +153,7 @@ func (l *life) reserve() *failure.Refusal {
 		shared = append(shared, share{budget: platformBudget})
 		mustBound = mustBound || g.PlatformStrict
 	}
-	if !own && len(shared) == 0 {
+	if l.purse.strict = false; !own && len(shared) == 0 {
 		return nil
 	}
 	var worst money.Amount
@@ -148,13 +165,17 @@ func (l *life) reserve() *failure.Refusal {
 			}
 		}
 		if worst = l.worst(offers).Caller; worst >= 0 {
+			l.purse.held.Caller = worst
 			worst += l.purse.cost
 		}
 	}
+	l.purse.strict = mustBound && worst >= 0
 	if own {
-		if no := l.d.System.reserve(l.pass, worst); !no.OK() {
+		by, no := l.d.System.reserve(l.pass, worst)
+		if !no.OK() {
 			return l.limitRefusal(no)
 		}
+		l.purse.paidBy = by
 	}
 	for i := range shared {
 		shared[i].amount = worst
@@ -170,12 +191,13 @@ func (l *life) reserve() *failure.Refusal {
 // fund sets money aside at the upstream that has been leased, at its own prices. False: its budget has none left, the lease is
 // given back, and the request does not ask it again.
 func (l *life) fund() bool {
-	if !moneyed(l.up.Limits) {
+	if l.purse.sure = false; !moneyed(l.up.Limits) {
 		return true
 	}
 	of := share{budget: upstreamBudget(l.up.ID)}
 	if l.up.Budget == strict {
 		of.amount = l.worst([]catalog.Offer{l.offer(l.cand)}).Upstream
+		l.purse.held.Upstream, l.purse.sure = of.amount, of.amount >= 0
 	}
 	if of.amount >= 0 {
 		for _, s := range l.purse.spent {
@@ -213,7 +235,7 @@ func (l *life) worst(offers []catalog.Offer) pricing.Bound {
 		most := bounds(l.c)
 		p.most = &most
 	}
-	b, err := l.snap.Worst(l.key, *p.most, l.c.At, offers...)
+	b, err := l.snap.Worst(payer(&l.c.Ask), *p.most, l.c.At, offers...)
 	if err != nil {
 		return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
 	}
@@ -252,11 +274,20 @@ func hasAny(body []byte, words [][]byte) bool {
 	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(body, w) })
 }
 
-var choices = regexp.MustCompile(`"(?:n|candidateCount|candidate_count)"\s*:\s*([0-9]{1,6})`)
+var choices = regexp.MustCompile(`"(?:n|best_of|candidateCount|candidate_count)"\s*:\s*([0-9]{1,6})`)
+
+// equipped are requests with tools, before which some providers put a prompt of their own: hundreds of tokens, and as many
+// again for each of the tools that they bring themselves. toolsMax is more than any of them is known to.
+var equipped = quoted("tools", "functions")
+
+const toolsMax = 3000
 
 // bounds is the most that a request can consume. A token has at least one byte.
 func bounds(c *Call) pricing.Ask {
 	a := pricing.Ask{Input: int64(len(c.Body)), MaxOutput: c.Scan.MaxOutput}
+	if hasAny(c.Body, equipped) {
+		a.Input += toolsMax
+	}
 	if hasAny(c.Body, beyond) {
 		a.Input = pricing.Unknown
 	}

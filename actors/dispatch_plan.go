@@ -17,6 +17,7 @@ type itinerary struct {
 	plan   routing.Plan
 	budget routing.Budget
 	tries  []trial
+	heard  failure.Headroom // of the answer that is read
 }
 
 var itineraries = sync.Pool{New: func() any { return new(itinerary) }}

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/adapters/memory"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
@@ -97,11 +98,13 @@ type rig struct {
 	store   *books
 	journal *events.Journal
 	system  *actors.System
+	ledger  *actors.Ledger
 	ups     *upstreams
 	state   *catalog.State
 	snap    atomic.Pointer[catalog.Snapshot]
 	late    atomic.Int64 // added to the clock
 	calls   int
+	recalls int // of the history
 	drain   atomic.Bool
 }
 
@@ -111,7 +114,7 @@ func newRig(t testing.TB, resources ...catalog.Resource) *rig {
 	r := &rig{t: t, store: &books{Store: memory.NewStore()}, state: catalog.NewState()}
 	r.ups = &upstreams{replies: map[string][]reply{}, active: map[string]int{}, most: map[string]int{}}
 	r.journal = events.NewJournal(events.JournalOptions{Store: r.store, Node: "n", Rooms: 64, Push: readAll})
-	r.system = actors.NewSystem(actors.Options{Recorder: r.journal})
+	r.system, r.ledger = r.openSystem()
 	r.apply(&catalog.Price{Model: "*", Input: "1", Output: "2"})
 	r.apply(resources...)
 	r.Dispatcher = &actors.Dispatcher{
@@ -133,6 +136,22 @@ func newRig(t testing.TB, resources ...catalog.Resource) *rig {
 		r.until("the goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r
+}
+
+// openSystem makes a system and a ledger that know what is stored, as a start does.
+func (r *rig) openSystem() (*actors.System, *actors.Ledger) {
+	r.t.Helper()
+	l, err := actors.OpenLedger(context.Background(), r.store)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s := actors.NewSystem(actors.Options{Recorder: r.journal, Funds: l.Funds, History: func(past limit.Past, yield func(*actors.Used)) error {
+		ctx := context.Background()
+		r.recalls++
+		return errors.Join(r.journal.Sync(ctx), actors.ReadHistory(ctx, r.store, past, yield))
+	}})
+	l.Serve(r.journal, s, r.snap.Load, "n")
+	return s, l
 }
 
 // readAll reads facts as a projection does, on another goroutine: -race sees a fact that is changed after its append.
@@ -177,15 +196,21 @@ func (r *rig) inForce() {
 		r.t.Fatalf("%s: %s %s", bad.Ref, bad.Field, bad.Reason)
 	}
 	r.snap.Store(s)
-	var l actors.Layout
+	l := layoutOf(s)
+	l.Born = s.Born
+	r.system.Reconfigure(l)
+}
+
+// layoutOf is what a start gives to a system.
+func layoutOf(s *catalog.Snapshot) (l actors.Layout) {
 	for _, u := range s.Upstreams() {
 		l.Upstreams = append(l.Upstreams, *u.Upstream)
 		for _, a := range u.Accounts {
 			l.Accounts = append(l.Accounts, *a.Account)
 		}
 	}
-	l.Users, l.Keys = s.Users(), s.Keys()
-	r.system.Reconfigure(l)
+	l.Users, l.Keys, l.Budgets = s.Users(), s.Keys(), s.Budgets()
+	return l
 }
 
 func count(n int) *int { return &n }

@@ -57,6 +57,7 @@ func (l *life) giveUp(r failure.Refusal) Answer {
 
 // settled appends the one end of the request and gives back everything that it holds.
 func (l *life) settled(s *request.Settled, t *tried) {
+	kept := waits(l.facts)
 	l.discard() // the story of a failed attempt that none followed is told by the settlement itself
 	stored := l.afterDoubt(*s)
 	if t != nil {
@@ -69,6 +70,7 @@ func (l *life) settled(s *request.Settled, t *tried) {
 	}
 	l.describe(s)
 	l.admitted() // an append that was refused took Admitted with it
+	l.facts = append(l.facts, kept...)
 	l.add(s)
 	_ = l.awaitCommit() // an error is an answer too; what is not stored yet is kept, and the settlement behind it
 	l.end(stored)
@@ -87,8 +89,8 @@ func (l *life) describe(s *request.Settled) {
 	s.DurationUS = l.now().Sub(l.c.At).Microseconds()
 }
 
-// refusalAnswer is a refusal in the client's dialect, or the bare string of early authentication.
-func refusalAnswer(c *Call, r failure.Refusal, sent bool) Answer {
+// Refused is a refusal in the client's dialect, or the bare string of early authentication. It records nothing.
+func Refused(c *Call, r failure.Refusal, sent bool) Answer {
 	headers := []Header{{"Content-Type", "application/json"}}
 	if r.RetryAfter > 0 {
 		headers = append(headers, Header{"Retry-After", strconv.Itoa(int(r.RetryAfter.Seconds()))})

@@ -39,7 +39,7 @@ func TestStoreFailsAtEachAppend(t *testing.T) {
 		{"queued, overlapped", "request.admitted request.queued", actors.Overlapped, true, "rejected(503 STORE_UNAVAILABLE)", 503, 1},
 		{"queued, relaxed", "request.admitted request.queued", actors.Relaxed, true,
 			"admitted queued | resumed dispatched(1 a1) | settled(completed 200 ok reported)", 200, 2},
-		{"resumed, dispatched", "request.resumed attempt.dispatched", actors.AtDispatch, true, "admitted queued | settled(rejected 503 STORE_UNAVAILABLE none)", 503, 1},
+		{"resumed, dispatched", "request.resumed attempt.dispatched", actors.AtDispatch, true, "admitted queued | resumed settled(rejected 503 STORE_UNAVAILABLE none)", 503, 1},
 		{"resumed, overlapped", "request.resumed attempt.dispatched", actors.Overlapped, true,
 			"admitted queued | resumed dispatched(1 a1) | settled(failed 503 STORE_UNAVAILABLE ok reported)", 503, 2},
 	} {

@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,20 +60,20 @@ func TestWhatAWaitComesTo(t *testing.T) {
 		{"the client goes", func(_ *rig, w *begun) { w.call.Gone.Fire() }, false, "admitted queued | settled(cancelled 499 CLIENT_DISCONNECTED none)", 499, ""},
 		{"another key is made meanwhile", func(r *rig, _ *begun) { r.apply(key("other")) }, true, resumed, 200, "hello"},
 		{"key revoked", func(r *rig, _ *begun) { r.apply(key("k", func(k *catalog.Key) { k.Revoked = true })) }, true,
-			"admitted queued | settled(rejected 401 INVALID_API_KEY none)", 401, `{"error":"Invalid API key"}`},
+			"admitted queued | resumed settled(rejected 401 INVALID_API_KEY none)", 401, `{"error":"Invalid API key"}`},
 		{"key expired", func(r *rig, _ *begun) {
 			r.apply(key("k", func(k *catalog.Key) { past := time.Now().Add(-time.Hour); k.ExpiresAt = &past }))
-		}, true, "admitted queued | settled(rejected 401 API_KEY_EXPIRED none)", 401, ""},
+		}, true, "admitted queued | resumed settled(rejected 401 API_KEY_EXPIRED none)", 401, ""},
 		{"model no longer allowed", func(r *rig, _ *begun) { r.apply(key("k", func(k *catalog.Key) { k.Models = []string{"x"} })) }, true,
-			"admitted queued | settled(rejected 403 API_KEY_MODEL_NOT_ALLOWED none)", 403, "API_KEY_MODEL_NOT_ALLOWED"},
+			"admitted queued | resumed settled(rejected 403 API_KEY_MODEL_NOT_ALLOWED none)", 403, "API_KEY_MODEL_NOT_ALLOWED"},
 		{"upstream no longer granted", func(r *rig, _ *begun) {
 			r.apply(key("k", func(k *catalog.Key) { k.Access = "restricted" }))
-		}, true, "admitted queued | settled(rejected 403 NO_AUTHORIZED_UPSTREAMS none)", 403, ""},
+		}, true, "admitted queued | resumed settled(rejected 403 NO_AUTHORIZED_UPSTREAMS none)", 403, ""},
 		{"upstream takes the model no more", func(r *rig, _ *begun) {
 			r.apply(upstream("a", slots(1), queue(time.Minute), func(u *catalog.Upstream) {
 				u.ModelRules = []catalog.ModelRule{{Type: "exact", Value: "x"}}
 			}))
-		}, true, "admitted queued | settled(rejected 503 ALL_UPSTREAMS_UNAVAILABLE none)", 503, failure.ModelNotAllowed},
+		}, true, "admitted queued | resumed settled(rejected 503 ALL_UPSTREAMS_UNAVAILABLE none)", 503, failure.ModelNotAllowed},
 		{"upstream inactive", func(r *rig, _ *begun) {
 			r.apply(upstream("a", slots(1), queue(time.Minute), func(u *catalog.Upstream) { u.Active = false }))
 		}, false, "admitted queued | settled(rejected 503 ALL_UPSTREAMS_UNAVAILABLE none)", 503, failure.NoHealthyCandidates},
@@ -82,7 +83,7 @@ func TestWhatAWaitComesTo(t *testing.T) {
 			r.apply(upstream("b", second), account("b1", "b"), upstream("a", slots(1), queue(time.Minute), func(u *catalog.Upstream) {
 				u.ModelRules = []catalog.ModelRule{{Type: "exact", Value: "x"}}
 			}))
-		}, true, "admitted queued | dispatched(1 b1) | settled(completed 200 ok reported)", 200, "hello"},
+		}, true, "admitted queued | resumed dispatched(1 b1) | settled(completed 200 ok reported)", 200, "hello"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, h, w, free := queued(t)
@@ -150,7 +151,59 @@ func TestANewPlanLeavesOutWhatHasFailed(t *testing.T) {
 	close(free)
 	<-h.over
 	<-w.over
-	r.expect(w.id, "admitted dispatched(1 b1) | settled(failed 503 UPSTREAM_HTTP_ERROR http_5xx none)")
+	r.expect(w.id, "admitted dispatched(1 b1) | queued resumed settled(failed 503 UPSTREAM_HTTP_ERROR http_5xx none)")
+}
+
+// However a wait ends, before the first attempt or after one, its beginning is told, and the settlement says how it ended
+// (dispatch_law_test.go holds that of every request).
+func TestTheEndOfAWaitIsToldWithItsBeginning(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   func(*rig, *begun)
+		state string
+	}{
+		{"its time is over", func(*rig, *begun) {}, "timed_out"},
+		{"its client goes", func(_ *rig, w *begun) { w.call.Gone.Fire() }, "aborted"},
+		{"the breaker opens", func(r *rig, _ *begun) { _ = r.system.Breaker("a", "open") }, "evicted"},
+		{"the upstream goes out of service", func(r *rig, _ *begun) {
+			r.apply(upstream("a", second, slots(1), queue(time.Minute), func(u *catalog.Upstream) { u.Active = false }))
+		}, "evicted"},
+	} {
+		for _, failed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after a failure: %v", c.name, failed), func(t *testing.T) {
+				timeout := time.Minute
+				if c.state == "timed_out" {
+					timeout = 30 * time.Millisecond
+				}
+				r := newRig(t, upstream("b", func(u *catalog.Upstream) { u.Active = failed }), upstream("a", second, slots(1), queue(timeout)),
+					account("a1", "a"), account("b1", "b"), key("k"))
+				free := make(chan struct{})
+				r.reply("b", refusing(500, ""), refusing(500, ""))
+				r.reply("a", reply{header: jsonHeader, hold: free, body: texts(okBody)})
+				h := r.begin(r.chat())
+				r.until("the call to be made", func() bool { return r.sent("a") == 1 })
+				w := r.begin(r.chat())
+				if c.state != "timed_out" {
+					r.until("the queue", r.waiting("a"))
+				}
+				c.end(r, w)
+				<-w.over
+				close(free)
+				<-h.over
+				if got := r.settlement(w.id).QueueState; got != c.state {
+					t.Errorf("its wait ended as %q", got)
+				}
+				before := "admitted queued | settled("
+				if failed {
+					before = "admitted dispatched(1 b1) | queued settled("
+				}
+				if told := r.told(w.id); !strings.HasPrefix(told, before) {
+					t.Errorf("told %s", told)
+				}
+				r.laws()
+			})
+		}
+	}
 }
 
 // What a request that waits for its caller's own slots comes to (B10, B47): the key is looked at again.

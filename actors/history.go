@@ -18,9 +18,10 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// Used is what one request has used, by its facts.
+// Used is what one request has used, by its facts; or what a later repricing makes of it: then only the difference of its cost.
 type Used struct {
 	Key, User, Group string
+	PaidBy           string    // of the user's own money: see request.Admitted
 	Arrived          time.Time // to the millisecond
 	Settled          time.Time
 	Sent             bool
@@ -28,7 +29,8 @@ type Used struct {
 	Tokens           int64 // really used, over all attempts; negative: not known
 	Cost             money.Amount
 	Upstreams        []UsedUpstream // one for each attempt
-	summed           bool           // a sum over a closed day: no rate knows it
+	summed           bool           // a sum over a closed day, or a difference: no rate knows it
+	partial          bool           // its beginning was not read
 }
 
 // UsedUpstream is what an attempt has cost at its upstream.
@@ -37,74 +39,106 @@ type UsedUpstream struct {
 	Cost     money.Amount
 }
 
-// History tells of all requests that were settled at or after a time. yield keeps nothing.
-type History func(since time.Time, yield func(*Used)) error
+// History tells of all requests that were settled at or after a time, each with its moment; and, when the past is wanted whole,
+// of what was settled before, too, as far as possible in sums. yield keeps nothing.
+type History func(past limit.Past, yield func(*Used)) error
 
-// longest is how long before its settlement a request may have begun; what began earlier is told without its beginning.
+// longest is how long before its settlement a request has usually begun; of one that began earlier, its stream is read again.
 const longest = 24 * time.Hour
 
-// ReadHistory is the History of a store. The zero time is everything. A row that cannot be read tells nothing.
-func ReadHistory(ctx context.Context, store events.Store, since time.Time, yield func(*Used)) error {
-	r := historian{open: map[string]*Used{}, since: since, yield: yield}
-	if err := r.removed(ctx, store); err != nil {
-		return err
+// ReadHistory is the History of a store. The zero Past is everything, one by one. A row that cannot be read tells nothing.
+func ReadHistory(ctx context.Context, store events.Store, past limit.Past, yield func(*Used)) error {
+	h := historian{open: map[string]*Used{}, since: past.Since, yield: yield}
+	if past.Whole {
+		h.since = time.Time{}
 	}
 	q := events.Query{StreamPrefix: events.RequestStreams}
-	if !since.IsZero() {
-		q.Since = since.Add(-longest)
+	through, err := h.closed(ctx, store, past)
+	if err != nil {
+		return err
 	}
-	return errors.Wrap(events.FindReadable(ctx, store, q, r.see, nil), "read what was spent")
+	if q.After = events.Position(through); !h.since.IsZero() {
+		q.Since = h.since.Add(-longest)
+	}
+	if err := events.FindReadable(ctx, store, q, h.see, nil); err != nil {
+		return errors.Wrap(err, "read what was spent")
+	}
+	return h.corrected(ctx, store)
 }
 
 // historian follows the streams of requests.
 type historian struct {
 	open  map[string]*Used
-	gone  []books.Span // of days whose events are taken away: their sums count instead
-	since time.Time
+	gone  []books.Span // of days that are told by their sums
+	since time.Time    // of settlements
 	yield func(*Used)
+
+	again []string        // streams that are read again, each once
+	whole map[string]bool // of those: whether more than their repricings is to be told
 }
 
-// removed tells of the days whose events retention has taken away, by the sums that stay. What was spent on a day counts as if
-// it had been spent at its end: no limit forgets it early.
-func (h *historian) removed(ctx context.Context, store events.Store) error {
-	closed := map[string]*books.Closed{}
-	return errors.Wrap(store.Find(ctx, events.Query{Stream: books.Stream}, func(c *events.Committed) bool {
+// closed tells of days by the sums of their closings: of those whose events retention has taken away, and, when the past is
+// wanted whole, of all at the beginning that ended before its moments count. It returns the position up to which requests that
+// begin there are told. What was spent on a day counts as if it had been spent at its end: no limit forgets it early.
+func (h *historian) closed(ctx context.Context, store events.Store, past limit.Past) (through int64, err error) {
+	var closings []*books.Closed
+	removed := map[string]bool{}
+	err = store.Find(ctx, events.Query{Stream: books.Stream}, func(c *events.Committed) bool {
 		for _, fact := range c.Facts {
 			switch f := fact.(type) {
 			case *books.Closed:
-				closed[f.Day] = f
+				closings = append(closings, f)
 			case *books.Removed:
-				if day := closed[f.Day]; day != nil {
-					delete(closed, f.Day)
-					h.gone = append(h.gone, day.Span)
-					h.sums(day)
-				}
+				removed[f.Day] = true
 			}
 		}
 		return true
-	}), "read what was spent on closed days")
+	})
+	first := books.DayOf(past.Since)
+	early := past.Whole && !past.Since.IsZero()
+	for _, f := range closings {
+		early = early && endsBefore(f, first)
+		if !early && !removed[f.Day] {
+			continue
+		}
+		h.gone = append(h.gone, f.Span)
+		h.sums(f)
+		if early {
+			through = f.Last
+		}
+	}
+	return through, errors.Wrap(err, "read what was spent on closed days")
+}
+
+// endsBefore says that all that a closing sums up was used before a day.
+func endsBefore(f *books.Closed, day string) bool {
+	return f.Day < day && !slices.ContainsFunc(f.Lines, func(l books.Line) bool { return l.Day >= day })
 }
 
 func (h *historian) sums(f *books.Closed) {
 	for i := range f.Lines {
 		l := &f.Lines[i]
-		day, err := time.Parse(time.DateOnly, l.Day)
+		day, err := books.ParseDay(l.Day)
 		end := day.Add(24*time.Hour - time.Microsecond)
 		if err != nil || end.Before(h.since) {
 			continue
 		}
 		h.yield(&Used{
-			Key: l.Key, User: l.User, Group: l.Group, Settled: end, Cost: l.Cost, Upstreams: []UsedUpstream{{l.Upstream, l.UpstreamCost}}, summed: true,
+			Key: l.Key, User: l.User, Group: l.Group, PaidBy: l.PaidBy, Settled: end, Cost: l.Cost,
+			Upstreams: []UsedUpstream{{l.Upstream, l.UpstreamCost}}, summed: true,
 		})
 	}
 }
 
 func (h *historian) see(c *events.Committed) {
+	if h.open[c.Stream] == nil && c.Version > 0 {
+		if h.reprices(c) {
+			return
+		}
+	}
 	u := h.open[c.Stream]
 	if u == nil {
-		u = &Used{Key: c.Key, Arrived: arrival(c.Request, c.At), summed: slices.ContainsFunc(h.gone, func(s books.Span) bool {
-			return s.Holds(int64(c.Position)) || c.Version > 0 && int64(c.Position) <= s.Through // its beginning is away already
-		})}
+		u = &Used{Key: c.Key, Arrived: arrival(c.Request, c.At), summed: h.told(c), partial: c.Version > 0}
 		h.open[c.Stream] = u
 	}
 	for _, fact := range c.Facts {
@@ -114,15 +148,97 @@ func (h *historian) see(c *events.Committed) {
 		return
 	}
 	delete(h.open, c.Stream)
-	if u.Settled = c.At; u.Sent && !u.summed && !c.At.Before(h.since) {
+	u.Settled = c.At
+	switch {
+	case !u.Sent || u.summed || c.At.Before(h.since):
+	case u.partial:
+		h.readAgain(c.Stream, true)
+	default:
 		h.yield(u)
 	}
+}
+
+func (h *historian) readAgain(stream string, whole bool) {
+	if h.whole == nil {
+		h.whole = map[string]bool{}
+	}
+	if _, noted := h.whole[stream]; !noted {
+		h.again = append(h.again, stream)
+	}
+	h.whole[stream] = h.whole[stream] || whole
+}
+
+// told says that the request of a row is told by the sums of its day.
+func (h *historian) told(c *events.Committed) bool {
+	return slices.ContainsFunc(h.gone, func(s books.Span) bool {
+		return s.Holds(int64(c.Position)) || c.Version > 0 && int64(c.Position) <= s.Through // its beginning is away already
+	})
+}
+
+// reprices notes the stream of a row that comes after its end: a repricing, the only fact that does.
+func (h *historian) reprices(c *events.Committed) bool {
+	for _, fact := range c.Facts {
+		if _, ok := fact.(*request.Repriced); !ok {
+			return false
+		}
+	}
+	h.readAgain(c.Stream, false)
+	return true
+}
+
+// corrected tells of the differences of repricings, which count when the request was settled, and of requests that are longer
+// than what was read. Whose they are is told by their streams.
+func (h *historian) corrected(ctx context.Context, store events.Store) error {
+	for _, stream := range h.again {
+		var u *Used
+		var diffs []Used
+		err := events.FindReadable(ctx, store, events.Query{Stream: stream}, func(c *events.Committed) {
+			if u == nil {
+				u = &Used{Key: c.Key, Arrived: arrival(c.Request, c.At), summed: h.told(c)}
+			}
+			for _, fact := range c.Facts {
+				if f, ok := fact.(*request.Repriced); ok {
+					diffs = append(diffs, u.difference(f))
+				} else {
+					u.take(fact)
+				}
+			}
+			if c.Terminal {
+				u.Settled = c.At
+			}
+		}, nil)
+		if err != nil {
+			return errors.Wrapf(err, "read what %s costs", stream)
+		}
+		if u == nil || u.summed || u.Settled.Before(h.since) {
+			continue
+		}
+		if h.whole[stream] {
+			h.yield(u)
+		}
+		for i := range diffs {
+			diffs[i].Settled = u.Settled
+			h.yield(&diffs[i])
+		}
+	}
+	return nil
+}
+
+// difference is what a repricing makes of what a request has used.
+func (u *Used) difference(f *request.Repriced) Used {
+	d := Used{Key: u.Key, User: u.User, Group: u.Group, PaidBy: u.PaidBy, Sent: u.Sent, Cost: f.Cost, summed: true}
+	for _, c := range f.Changes {
+		if i := c.N - 1; i >= 0 && i < len(u.Upstreams) {
+			d.Upstreams = append(d.Upstreams, UsedUpstream{u.Upstreams[i].Upstream, c.Is.UpstreamCost - c.Was.UpstreamCost})
+		}
+	}
+	return d
 }
 
 func (u *Used) take(fact events.Fact) {
 	switch f := fact.(type) {
 	case *request.Admitted:
-		u.Key, u.User, u.Group, u.Estimate = f.Key, f.User, f.Group, f.InputEstimate
+		u.Key, u.User, u.Group, u.PaidBy, u.Estimate = f.Key, f.User, f.Group, f.PaidBy, f.InputEstimate
 		if end, _ := dialect.Route(f.Method, f.Path); end.Kind == dialect.CountTokens {
 			u.Estimate = 0
 		}
@@ -161,112 +277,4 @@ func arrival(id string, first time.Time) time.Time {
 		ms = ms<<8 | int64(x)
 	}
 	return time.UnixMilli(ms).UTC()
-}
-
-// share names.
-const platformBudget = "platform"
-
-func groupBudget(id string) string    { return "group/" + id }
-func upstreamBudget(id string) string { return "upstream/" + id }
-
-// learnPast tells rules that are new what was spent before them.
-func (s *System) learnPast(callers []*callerRef, since time.Time, budgets budgetsMissing) {
-	if len(budgets.names) > 0 && (len(callers) == 0 || budgets.since.Before(since)) {
-		since = budgets.since
-	}
-	if len(callers)+len(budgets.names) == 0 || s.history == nil {
-		return
-	}
-	spent := make(map[CallerID][]limit.Spent, len(callers))
-	for _, r := range callers {
-		spent[r.id] = nil
-	}
-	shared := make(map[string][]limit.Spent, len(budgets.names))
-	for _, name := range budgets.names {
-		shared[name] = nil
-	}
-	post := func(name string, cost money.Amount, at time.Time) {
-		if list, asked := shared[name]; asked && cost != 0 {
-			shared[name] = append(list, limit.Spent{At: at, Cost: cost})
-		}
-	}
-	err := s.history(since, func(u *Used) {
-		owner, alone := callerID(u.User, u.Key), callerID("", u.Key) // alone: the key has left its user since
-		for _, id := range [...]CallerID{owner, alone} {
-			if list, asked := spent[id]; asked && u.Cost != 0 {
-				spent[id] = append(list, limit.Spent{Key: u.Key, At: u.Settled, Cost: u.Cost})
-			}
-			if owner == alone {
-				break
-			}
-		}
-		post(groupBudget(u.Group), u.Cost, u.Settled)
-		post(platformBudget, u.Cost, u.Settled)
-		for _, a := range u.Upstreams {
-			post(upstreamBudget(a.Upstream), a.Cost, u.Settled)
-		}
-	})
-	if err != nil {
-		s.log.Error("limits do not know what was spent before", "error", err)
-		return
-	}
-	for _, r := range callers {
-		s.reported("caller", within(s, r.ref, func(d *callerDesk) {
-			for _, x := range spent[r.id] {
-				d.limits.Fill(x)
-			}
-			d.limits.Filled()
-		}))
-	}
-	if len(budgets.names) > 0 {
-		s.reported("budgets", within(s, *s.budgets.Load(), func(d *budgetDesk) {
-			for name, list := range shared {
-				if b := d.of[name]; b != nil {
-					for _, x := range list {
-						b.Fill(x.Cost, x.At)
-					}
-					b.Filled()
-				}
-			}
-		}))
-	}
-}
-
-func (s *System) reported(whose string, err error) {
-	if err != nil {
-		s.log.Error("limits do not know what was spent before", "of", whose, "error", err)
-	}
-}
-
-// minute is how far back the windows of rates reach.
-const minute = time.Minute
-
-// RestoreRates brings the windows of rates to where they were: what was sent within the last minute counts from its
-// arrival on, and what it has used beyond its estimate from its settlement on. Call it before there is traffic. Where nobody
-// has such a window the history is not read.
-func (s *System) RestoreRates(now time.Time) error {
-	dir := s.dir.Load()
-	if s.history == nil || !dir.rated {
-		return nil
-	}
-	of := map[*callerRef][]Used{}
-	err := s.history(now.Add(-minute-time.Second), func(u *Used) {
-		if r := dir.keys[u.Key]; r != nil && !u.summed {
-			of[r] = append(of[r], *u)
-		}
-	})
-	for r, list := range of {
-		err = errors.CombineErrors(err, within(s, r.ref, func(d *callerDesk) {
-			for _, u := range list {
-				if u.Tokens < 0 {
-					u.Tokens = u.Estimate
-				}
-				if now.Sub(u.Arrived) <= minute {
-					d.limits.Charge(u.Key, 1, min(u.Estimate, u.Tokens), u.Arrived)
-				}
-				d.limits.Charge(u.Key, 0, u.Tokens-u.Estimate, u.Settled)
-			}
-		}))
-	}
-	return err
 }

@@ -19,6 +19,11 @@ type Layout struct {
 	Users     []catalog.User
 	Keys      []catalog.Key
 	Budgets   map[string]limit.Money // that callers share, by name: group/ID, platform, upstream/ID; those with rules
+	Born      map[catalog.Ref]bool   // users and keys of which there was never one of that id before: they have no past
+}
+
+func (l *Layout) born(kind catalog.Kind, id string) bool {
+	return l.Born[catalog.Ref{Kind: kind, ID: id}]
 }
 
 // reconfigureUpstream gives an upstream its settings and all its accounts. The reply lists the accounts' actors; nil
@@ -43,7 +48,7 @@ func (s *System) Reconfigure(l Layout) {
 	was := s.dir.Load()
 	is := &directory{
 		upstreams: map[string]*upstreamRef{}, accounts: map[string]*accountRef{},
-		callers: map[CallerID]*callerRef{}, keys: map[string]*callerRef{},
+		callers: make(map[CallerID]*callerRef, len(was.callers)), keys: make(map[string]*callerRef, len(l.Keys)),
 	}
 	view := &boardView{upstreams: map[string]*upstreamFigures{}, accounts: map[string]*accountFigures{}, of: map[string][]accountSpot{}}
 	accounts := map[string][]catalog.Account{}
@@ -63,8 +68,8 @@ func (s *System) Reconfigure(l Layout) {
 		}
 		slices.SortFunc(view.of[spec.ID], func(a, b accountSpot) int { return strings.Compare(a.id, b.id) })
 	}
-	callers, since := s.placeCallers(l, was, is)
-	s.learnPast(callers, since, s.placeBudgets(l.Budgets))
+	callers, past := s.placeCallers(l, was, is)
+	s.learnPast(is, callers, past, s.placeBudgets(l.Budgets))
 	s.dir.Store(is)
 	s.board.view.Store(view)
 	s.retireRemoved(was, is)

@@ -101,6 +101,7 @@ type Outcome struct {
 	TTFT   time.Duration // to the first content, 0 when there was none
 	Took   time.Duration // of the whole attempt, 0 while it runs
 	Block  *Block        // blocks the account
+	Quota  account.Quota // what the answer says of the account's limits
 	Model  string        // that was asked for, for the evidence
 	Said   string        // what the upstream said, likewise, without secrets
 }

@@ -102,6 +102,44 @@ func TestMoneyThatOthersSpentWhileItWaitedIsGone(t *testing.T) { // B11, B47
 	}
 }
 
+// Who is removed and comes back while a request of its is running pays for it, once.
+func TestARequestThatOutlivesItsUserIsStillSpent(t *testing.T) {
+	l := Layout{
+		Users: []catalog.User{{ID: "u", Budget: "strict", Overdraft: "5"}},
+		Keys:  []catalog.Key{{ID: "k", User: "u", Limits: &catalog.Limits{Budget: "9"}}},
+	}
+	h := openHouse(t, l)
+	admit := func(id string) Pass {
+		p, no := h.Admit("user/u", "k", req(id), nil)
+		if no != nil {
+			t.Fatal(no)
+		}
+		if by, no := h.reserve(p, money.USD); !p.funded || by != limit.PaidByBalance || !no.OK() {
+			t.Fatal(by, no)
+		}
+		p.paidBy = limit.PaidByBalance
+		return p
+	}
+	a, b := admit("a"), admit("b")
+	h.Reconfigure(Layout{})
+	h.passTime(time.Second)
+	early := a
+	early.paid, early.bill = true, limit.Settlement{At: h.now(), Cost: money.USD} // before it is back: the history tells it
+	h.Reconfigure(Layout{})
+	h.passTime(time.Second)
+	h.Reconfigure(l)
+	h.Leave(early)
+	h.settled(b, 2*money.USD, 1)
+	v := h.viewed(t, "k")
+	if v.Balance == nil || v.Balance.Spent != 2*money.USD || v.Balance.Reserved != 0 || v.Keys[0].Sums[0].Spent != 2*money.USD {
+		t.Errorf("%+v %+v", v.Balance, v.Keys)
+	}
+	h.settled(admit("c"), money.USD, 1)
+	if v := h.viewed(t, "k"); v.Balance.Spent != 3*money.USD || v.Open != 0 {
+		t.Errorf("%+v", v.Balance)
+	}
+}
+
 // Pains 23, 24, 73: many requests at once on strict limits never set aside more than there is, and give all of it back.
 func TestManyAtOnceNeverSetMoreAsideThanThereIs(t *testing.T) {
 	h := openHouse(t, Layout{
@@ -127,7 +165,7 @@ func TestManyAtOnceNeverSetMoreAsideThanThereIs(t *testing.T) {
 					continue
 				}
 				of := []share{{"group/g", worst}, {"platform", worst}}
-				if h.reserve(p, worst).OK() && h.reserveShares(name, of).OK() {
+				if _, no := h.reserve(p, worst); no.OK() && h.reserveShares(name, of).OK() {
 					if v := h.shared(t, "platform"); v.Reserved+v.Sums[0].Spent > 15*money.USD/10 {
 						t.Errorf("%s is set aside", v.Reserved)
 					}
@@ -192,9 +230,9 @@ func TestNewRulesKnowWhatWasSpentBefore(t *testing.T) {
 		{Key: "other", Settled: testStart.Add(-time.Second), Cost: 100},
 	}
 	h := &house{t: t}
-	h.System = NewSystem(Options{Now: h.now, History: func(since time.Time, yield func(*Used)) error {
+	h.System = NewSystem(Options{Now: h.now, History: func(wanted limit.Past, yield func(*Used)) error {
 		for i := range past {
-			if !past[i].Settled.Before(since) {
+			if wanted.Whole || !past[i].Settled.Before(wanted.Since) {
 				yield(&past[i])
 			}
 		}
@@ -233,7 +271,7 @@ func TestRatesAreOnlyReadWhereSomebodyHasAWindow(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			var reads int
 			h := &house{t: t}
-			h.System = NewSystem(Options{Now: h.now, History: func(time.Time, func(*Used)) error { reads++; return nil }})
+			h.System = NewSystem(Options{Now: h.now, History: func(limit.Past, func(*Used)) error { reads++; return nil }})
 			t.Cleanup(func() { _ = h.Stop(t.Context()) })
 			l := Layout{Keys: []catalog.Key{c.key}}
 			if c.user != nil {

@@ -2,9 +2,11 @@ package actors
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
@@ -59,11 +61,45 @@ func fleet(tb testing.TB, upstreams, accounts int, strategy string) (*System, *c
 	return s, snap
 }
 
+// tellLimits has all accounts of a fleet tell of their limits, and blocks one in ten for a model.
+func tellLimits(s *System) {
+	now := time.Now()
+	for _, seats := range s.board.view.Load().of {
+		for k, seat := range seats {
+			q := account.Quota{Used: float64(k) / 8, Until: now.Add(time.Hour), Lapses: now.Add(time.Duration(k+1) * time.Hour)}
+			seat.figures.quota.tell(&q, now)
+			if k > 0 && seat.id[len(seat.id)-3]%2 == 0 {
+				continue
+			}
+			b := account.Blocks{Account: seat.id}
+			b.Apply(now, "other", account.Ask{Until: now.Add(time.Hour), Reason: account.ReasonRate, Max: time.Hour})
+			seat.figures.block.Store(&blockView{models: true, all: b.Clone()})
+		}
+	}
+}
+
+// Planning allocates nothing, also where every account tells of its limits and some are blocked for a model (B50, E18).
+func TestPlanningWithLimitsAndBlocksOfModelsAllocatesNothing(t *testing.T) {
+	s, snap := fleet(t, 40, 5, catalog.StrategyScore)
+	tellLimits(s)
+	var p routing.Plan
+	q := routing.Query{Capability: dialect.CapChat, Key: snap.Key("k"), Model: "gpt-5", LastResort: true, Now: time.Now()}
+	if n := testing.AllocsPerRun(50, func() { routing.Make(q, snap, s.Board(), &p) }); n > 0 || len(p.Candidates) != 40 {
+		t.Errorf("%v allocations, %d candidates", n, len(p.Candidates))
+	}
+}
+
 // BenchmarkPlanOnTheBoard is what planning costs a request with 200 upstreams of 5 accounts, on the live board.
 func BenchmarkPlanOnTheBoard(b *testing.B) {
-	for _, strategy := range []string{catalog.StrategyWeighted, catalog.StrategyRoundRobin, catalog.StrategyLeastLoaded, catalog.StrategyLRU, catalog.StrategyScore} {
-		b.Run(strategy, func(b *testing.B) {
+	const known = " with limits"
+	for _, name := range []string{catalog.StrategyWeighted, catalog.StrategyRoundRobin, catalog.StrategyLeastLoaded, catalog.StrategyLRU,
+		catalog.StrategyScore, catalog.StrategyWeighted + known, catalog.StrategyScore + known} {
+		b.Run(name, func(b *testing.B) {
+			strategy, all := strings.CutSuffix(name, known)
 			s, snap := fleet(b, 200, 5, strategy)
+			if all {
+				tellLimits(s)
+			}
 			d := &Dispatcher{System: s, Catalog: func() *catalog.Snapshot { return snap }}
 			var p routing.Plan
 			q := routing.Query{Capability: dialect.CapChat, Key: snap.Key("k"), Model: "gpt-5", LastResort: true}

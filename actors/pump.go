@@ -19,17 +19,18 @@ const progressEvery = 30 * time.Second
 // stream is an answer that comes as events. It holds back an event that is not whole yet, so that whatever is said
 // last stands between events.
 type stream struct {
-	l      *life
-	meter  *dialect.Meter
-	src    *source
-	t      *tried
-	format dialect.Format
-	strip  bool   // chat usage that we asked for is kept from the client
-	plain  bool   // the client gets it uncompressed: events can be told apart and an error event can be added
-	ready  []byte // to be written
-	buf    []byte
-	report time.Time // of the last progress
-	quiet  bool      // nobody listens any more; the rest is read for its usage
+	l       *life
+	meter   *dialect.Meter
+	src     *source
+	t       *tried
+	format  dialect.Format
+	strip   bool   // chat usage that we asked for is kept from the client
+	plain   bool   // the client gets it uncompressed: events can be told apart and an error event can be added
+	ready   []byte // to be written
+	buf     []byte
+	report  time.Time // of the last progress
+	ceiling *ceiling  // nil: none
+	quiet   bool      // nobody listens any more; the rest is read for its usage
 }
 
 var meters = sync.Pool{New: func() any { return new(dialect.Meter) }}
@@ -144,6 +145,10 @@ func (s *stream) run(w io.Writer) (err error) {
 			s.write(w)
 			return s.finish(w, err)
 		}
+		if !s.meter.Finished() && !s.meter.Terminal() && !s.meter.Failed() && s.overspent() {
+			s.write(w)
+			return s.finish(w, errOverspent)
+		}
 		s.progress()
 	}
 }
@@ -187,7 +192,7 @@ func (s *stream) progress() {
 	s.report = now
 	u, src := s.usage(false)
 	l := s.l
-	l.add(&request.Progressed{N: l.attempts, Usage: u, UsageSource: src})
+	l.add(&request.Progressed{N: l.attempts, Usage: u, UsageSource: src, ServiceTier: s.meter.ServiceTier()})
 	l.d.Journal.Put(l.take(false), events.Must)
 }
 
@@ -232,6 +237,8 @@ func (s *stream) finish(w io.Writer, err error) error {
 		return s.cancelled()
 	case l.recalled():
 		return s.takenBack(w)
+	case err == errOverspent:
+		return s.cutAtCeiling(w)
 	}
 	return s.cutShort(w, err)
 }

@@ -72,6 +72,6 @@ func (s *stream) begin(headers []Header) (Answer, bool) {
 		return l.giveUp(*r), true
 	}
 	l.d.System.Report(l.lease, *l.success(s.t))
-	l.served, s.report = true, l.began
+	l.served, s.report, s.ceiling = true, l.began, l.ceiling()
 	return Answer{Status: s.t.status, Headers: headers, Stream: s.run}, true
 }

@@ -90,13 +90,17 @@ func TestGeminiArrays(t *testing.T) {
 	}
 }
 
-// A long stream tells now and then what it has used.
+// A long stream tells now and then what it has used, and in which tier of service.
 func TestLongStreamsTellTheirProgress(t *testing.T) {
 	r := newRig(t, pair()...)
 	late := func() { r.late.Add(int64(31 * time.Second)) }
-	r.reply("a", replyOf(chunk{data: hello}, chunk{data: hello, do: late}, chunk{data: hello}, chunk{data: hello, do: late}, chunk{data: usage + done}))
+	flex := strings.Replace(hello, "{", `{"service_tier":"flex",`, 1)
+	r.reply("a", replyOf(chunk{data: flex}, chunk{data: hello, do: late}, chunk{data: hello}, chunk{data: hello, do: late}, chunk{data: usage + done}))
 	call := r.stream()
 	r.run(call)
+	if p := r.story(call.ID).Progressed; p == nil || p.ServiceTier != "flex" {
+		t.Errorf("%+v", p)
+	}
 	r.expect(call.ID, "admitted dispatched(1 a1) | progressed(1 estimated) | progressed(1 estimated) | settled(completed 200 ok reported)")
 }
 

@@ -110,6 +110,12 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 		Outcome: request.Abandoned, Code: "ABANDONED", Reason: "NODE_DIED", Attempts: len(s.Attempts), UsageSource: pricing.None,
 		DurationUS: now.Sub(s.AdmittedAt).Microseconds(),
 	}
+	switch {
+	case s.Resumed != nil: // a second wait is told with what follows it
+		out.QueueState, out.WaitedUS = queueResumed, s.Resumed.WaitedUS
+	case s.Queued != nil:
+		out.QueueState = queueEvicted
+	}
 	final := s.Final()
 	if final == nil {
 		return out
@@ -117,8 +123,8 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 	out.Sent, out.Class, out.Stage = true, "abandoned", "upstream_response"
 	out.AttemptUS = now.Sub(final.At).Microseconds()
 	d := final.Dispatched
-	u, source := abandonedUsage(s, snap.Settings.AbandonedBilling)
-	out.Usage, out.UsageSource = u, source
+	u, source, tier := abandonedUsage(s, snap.Settings.AbandonedBilling)
+	out.Usage, out.UsageSource, out.ServiceTier = u, source, tier
 	up := snap.Upstream(d.Upstream)
 	if u.IsZero() || up == nil {
 		out.Unpriced = !u.IsZero()
@@ -128,21 +134,22 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 		return out
 	}
 	ask := s.Ask()
-	b := price(snap, up, pricing.Call{Model: cmp.Or(d.ResolvedModel, ask.Model), UpstreamModel: d.UpstreamModel, At: s.AdmittedAt}, ask.Group, u)
+	call := pricing.Call{Model: cmp.Or(d.ResolvedModel, ask.Model), UpstreamModel: d.UpstreamModel, ServiceTier: tier, At: s.AdmittedAt}
+	b := price(snap, up, call, payer(&ask), u)
 	b.into(out)
 	return out
 }
 
-// abandonedUsage is what is billed for an attempt of which the end is not known. Without a progress report the input
-// is all that can be known of it.
-func abandonedUsage(s *request.Story, billing string) (pricing.Usage, pricing.Source) {
+// abandonedUsage is what is billed for an attempt of which the end is not known, and the tier of service that it is billed
+// for. Without a progress report the input is all that can be known of it.
+func abandonedUsage(s *request.Story, billing string) (_ pricing.Usage, _ pricing.Source, tier string) {
 	switch {
 	case billing == catalog.AbandonedNone:
-		return pricing.Usage{}, pricing.None
+		return pricing.Usage{}, pricing.None, ""
 	case billing == catalog.AbandonedLastProgress && s.Progressed != nil && s.Progressed.N == len(s.Attempts):
-		return s.Progressed.Usage, s.Progressed.UsageSource
+		return s.Progressed.Usage, s.Progressed.UsageSource, s.Progressed.ServiceTier
 	case s.Admitted != nil:
-		return pricing.Usage{Input: s.Admitted.InputEstimate}, pricing.Estimated
+		return pricing.Usage{Input: s.Admitted.InputEstimate}, pricing.Estimated, ""
 	}
-	return pricing.Usage{}, pricing.None
+	return pricing.Usage{}, pricing.None, ""
 }

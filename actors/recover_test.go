@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/memory"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
@@ -112,6 +113,39 @@ func TestAbandonedRequestsAreSettled(t *testing.T) {
 				t.Errorf("still open: %+v %v", again, err)
 			}
 		})
+	}
+}
+
+// What a long stream told of before its process died is priced as its end would have been: by the tier of service that it was
+// served in, and by what its key and its group pay (C34).
+func TestAnAbandonedStreamIsPricedByWhatItToldLast(t *testing.T) {
+	told := func(tier string) *request.Progressed {
+		return &request.Progressed{N: 1, Usage: pricing.Usage{Input: 1000, Output: 1000}, UsageSource: pricing.Partial, ServiceTier: tier}
+	}
+	by := admitted()
+	by.Group = "g"
+	r := newRig(t, append(pair(), &catalog.Group{ID: "g", Upstreams: []string{"a"}, Multiplier: "2"},
+		key("k", func(k *catalog.Key) { k.Group, k.Multiplier = "g", "1.5" }),
+		&catalog.Price{Model: "m", Input: "1", Output: "2", ServiceTiers: map[string]catalog.ServicePrice{"flex": {PriceRates: catalog.PriceRates{Input: "0.5", Output: "1"}}}})...)
+	crash(t, r.store, map[string][][]events.Fact{
+		"plain": {{by, dispatchedTo(1, "a")}, {told("")}}, "flex": {{by, dispatchedTo(1, "a")}, {told("default")}, {told("flex")}},
+	})
+	open, err := actors.FindOpen(context.Background(), r.store)
+	if err == nil {
+		err = actors.Abandon(r.journal, r.snap.Load(), "n", time.Now(), open)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string][3]string{"plain": {"", "0.003", "0.009"}, "flex": {"flex", "0.0015", "0.0045"}} {
+		s := r.settlement(id)
+		if got := [3]string{s.ServiceTier, s.UpstreamCost.String(), s.Cost.String()}; got != want || s.Multipliers != (request.Multipliers{Group: "2", Key: "1.5"}) {
+			t.Errorf("%s: %v by %+v, want %v", id, got, s.Multipliers, want)
+		}
+		again, err := pricing.Reprice(r.snap.Load(), posted(t, r.story(id)))
+		if err != nil || len(again.Changes)+len(again.Missing) > 0 {
+			t.Errorf("%s priced again: %+v, %v", id, again, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -15,12 +16,19 @@ type UpstreamStatus struct {
 	Waits    WaitsStatus     `json:"waits"`
 	Shares   []KeyShare      `json:"shares"`     // of the keys that have most
 	Others   OtherShares     `json:"other_keys"` // the sum of all other keys
+	Health   HealthStatus    `json:"health"`
 	Breaker  BreakerStatus   `json:"breaker"`
 	Breakers []BreakerStatus `json:"breakers,omitempty"`          // of single accounts and models, where breaker.per asks for them
 	Accounts []AccountStatus `json:"accounts"`                    // by id
 	Bindings *int            `json:"affinity_bindings"`           // sessions that are bound here; null: not known. Whoever asks fills it in
 	Sessions []BoundSession  `json:"affinity_sessions,omitempty"` // the last used of them
 	Totals   TotalsStatus    `json:"totals"`
+}
+
+// HealthStatus is how an upstream has served lately. It moves the order of plans and takes nobody out: that is the breaker's.
+type HealthStatus struct {
+	TTFT    *int64  `json:"ttft_ms"` // to the first content, a moving average; null: not known
+	Failing float64 `json:"failing"` // moving share of failures, 0..1
 }
 
 // HeldSlot is who holds one slot.
@@ -120,6 +128,8 @@ func (u *upstreamDesk) status() *UpstreamStatus {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.RequestID, b.RequestID), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	now := u.sys.now()
+	ttft := time.Duration(u.figures.ttft.Load())
+	st.Health = HealthStatus{milliseconds(ttft, ttft > 0), fine(u.figures.failing(u.sys.now))}
 	u.queueStatus(st, now)
 	for id, c := range u.children {
 		st.Accounts = append(st.Accounts, c.status(id, now))
@@ -127,6 +137,9 @@ func (u *upstreamDesk) status() *UpstreamStatus {
 	slices.SortFunc(st.Accounts, func(a, b AccountStatus) int { return cmp.Compare(a.ID, b.ID) })
 	return st
 }
+
+// fine is a share with four places, as it is shown.
+func fine(share float64) float64 { return math.Round(share*1e4) / 1e4 }
 
 // sharesMax is how many keys are named.
 const sharesMax = 20

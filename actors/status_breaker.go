@@ -33,6 +33,15 @@ type AccountStatus struct {
 	// Resets is when the upstream said that it will serve again, where that is later.
 	Resets *time.Time    `json:"resets,omitempty"`
 	Models []BlockStatus `json:"models,omitempty"` // blocked on their own, by name
+	Quota  *QuotaStatus  `json:"quota,omitempty"`  // null: its upstream has told nothing, or what it told is over
+}
+
+// QuotaStatus is what the upstream's last answer said of an account's limits.
+type QuotaStatus struct {
+	Left   float64    `json:"left"`             // share of the limit of which least is left, 0..1
+	Until  *time.Time `json:"until"`            // when that one is renewed
+	Lapses *time.Time `json:"lapses,omitempty"` // when its quota of hours or days is renewed, if it has one
+	Told   time.Time  `json:"told"`             // when the upstream said so
 }
 
 // BlockStatus is the block of one model at an account.
@@ -89,6 +98,12 @@ func (c *child) status(id string, now time.Time) AccountStatus {
 	}
 	if !c.spec.Active {
 		a.State = "inactive"
+	}
+	if q, told := c.figures.quota.read(); q.Until.After(now) || q.Lapses.After(now) {
+		a.Quota = &QuotaStatus{Left: fine(1 - q.Used), Until: exactly(&q.Until), Told: moment(told)}
+		if !q.Lapses.IsZero() {
+			a.Quota.Lapses = exactly(&q.Lapses)
+		}
 	}
 	return a
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/request"
 )
 
 // serve makes n requests and counts what each upstream and each account got.
@@ -24,7 +25,7 @@ func (r *rig) counts(n int) map[string]int {
 }
 
 // Each strategy gives over the running dispatcher what it promises: counted at the scripted upstreams (C23, C54, E21, E22,
-// B19, B50).
+// B19, B50). The latency is the measured one, and not C55's constant.
 func TestEachStrategyGivesTheDistributionItPromises(t *testing.T) {
 	near := func(t *testing.T, got map[string]int, who string, want, within float64) {
 		t.Helper()
@@ -205,6 +206,103 @@ func TestBlockedAccountsAreTheLastResort_E18_E19(t *testing.T) {
 		}
 		r.laws()
 	})
+}
+
+// B17, E18, E19: the limit of one model at an account is known to the plan of the next request: it goes straight on, and its story says
+// why; requests for other models stay.
+func TestABlockOfAModelIsSeenByThePlan_E18(t *testing.T) {
+	r := remembering(t, pair()...)
+	r.reply("a", refusing(429, `{"error":{"message":"Rate limit reached for m in organization o on tokens per min. Please try again in 40s.","type":"tokens","code":"rate_limit_exceeded"}}`))
+	if where, _ := r.goes(r.of("")); where != "b/b1" {
+		t.Fatalf("served by %s", where)
+	}
+	r.until("the block", func() bool { return len(r.models("a")) == 1 })
+	asked := r.board("a")
+	call := r.of("")
+	r.run(call)
+	r.expect(call.ID, "admitted dispatched(1 b1) | settled(completed 200 ok reported)")
+	left := r.streams()["request/"+call.ID][0].Facts[0].(*request.Admitted).Excluded
+	if len(left) != 1 || left[0].Upstream != "a" || left[0].Account != "a1" || left[0].Reason != "model_blocked" || left[0].Until.Sub(r.Now()) < 30*time.Second {
+		t.Errorf("left out: %+v", left)
+	}
+	if now := r.board("a"); now != asked {
+		t.Errorf("a was asked all the same: %+v, before %+v", now, asked)
+	}
+	other := r.call("/v1/chat/completions", `{"model":"n","messages":[{"role":"user","content":"hi"}]}`)
+	if where, _ := r.goes(other); where != "a/a1" {
+		t.Errorf("another model is served by %s", where)
+	}
+	r.laws()
+}
+
+// models are those that are blocked on their own at the accounts of an upstream.
+func (r *rig) models(upstream string) (all []actors.BlockStatus) {
+	s, _ := r.system.Status(upstream)
+	for _, a := range s.Accounts {
+		all = append(all, a.Models...)
+	}
+	return all
+}
+
+// board are the figures of an upstream that change when it is asked for a lease and grants it.
+func (r *rig) board(upstream string) time.Time {
+	f, _ := r.system.Board().Figures(upstream)
+	return f.LastUsed
+}
+
+// B50: what answers say of the limits of an account is on the board and in the upstream's status, and the strategy score goes
+// by it, as much as its weights say.
+func TestTheScoreGoesByWhatAnswersSayOfLimits_B50(t *testing.T) {
+	r := remembering(t, upstream("a"), account("a1", "a"), account("a2", "a"), account("a3", "a"), key("k"),
+		setting("scheduling.strategy", "score"), setting("scheduling.score", "quota=1"))
+	left := map[string]string{"a1": "10", "a2": "80", "a3": "50"}
+	resets := map[string]string{"a1": "600", "a2": "7200", "a3": "1200"}
+	r.ups.script = func(o *actors.Outgoing) reply {
+		header := map[string]string{"Content-Type": "application/json"}
+		for _, h := range o.Headers {
+			if id, is := strings.CutPrefix(h.Value, "Bearer secret-of-"); is {
+				header["X-Ratelimit-Limit-Tokens"], header["X-Ratelimit-Remaining-Tokens"], header["X-Ratelimit-Reset-Tokens"] = "100", left[id], "30s"
+				header["X-Codex-Primary-Used-Percent"], header["X-Codex-Primary-Reset-After-Seconds"] = "5", resets[id]
+			}
+		}
+		return reply{header: header, body: texts(okBody)}
+	}
+	seen := map[string]bool{}
+	for range 3 { // what is not known counts as unused, so that each is asked once
+		where, _ := r.goes(r.of(""))
+		seen[where] = true
+		r.until("its word of its limits", func() bool {
+			f, _ := r.system.Board().AccountFigures(strings.TrimPrefix(where, "a/"))
+			return !f.Quota.IsZero()
+		})
+	}
+	if len(seen) != 3 {
+		t.Fatalf("asked %v", seen)
+	}
+	goes := func(weights, want string) {
+		t.Helper()
+		r.apply(setting("scheduling.score", weights))
+		for range 4 {
+			if where, _ := r.goes(r.of("")); where != want {
+				t.Errorf("by %s: served by %s, want %s", weights, where, want)
+			}
+		}
+	}
+	goes("quota=1", "a/a2")
+	goes("reset=1", "a/a1") // its quota lapses first
+	goes("quota=1,reset=0.1", "a/a2")
+	s, _ := r.system.Status("a")
+	for _, a := range s.Accounts {
+		want := map[string]float64{"a1": 0.1, "a2": 0.8, "a3": 0.5}[a.ID]
+		if q := a.Quota; q == nil || math.Abs(q.Left-want) > 1e-6 || q.Until == nil || q.Lapses == nil || q.Until.After(*q.Lapses) || q.Told.IsZero() {
+			t.Errorf("%s: %+v", a.ID, q)
+		}
+	}
+	f := r.system.Board().Account("a1")
+	if math.Abs(f.QuotaUsed-0.9) > 1e-6 || f.QuotaReset == 0 {
+		t.Errorf("the plan sees %+v", f)
+	}
+	r.laws()
 }
 
 // E18, D24: an account that has expired serves nobody, not even when the catalogue's snapshot is older than its actor.

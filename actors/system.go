@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
 )
 
@@ -36,7 +37,8 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Recorder Recorder
-	History  History // nil: limits begin with nothing spent
+	History  History                 // nil: limits begin with nothing spent
+	Funds    func(user string) Funds // of Ledger; nil: nobody was given anything
 }
 
 // System holds the actors of one gateway. Its methods may be called from any goroutine.
@@ -52,6 +54,7 @@ type System struct {
 	changing sync.Mutex    // held by Reconfigure and Stop
 	hooks    hooks
 	history  History
+	funds    func(user string) Funds
 	budgets  atomic.Pointer[ref] // the actor that has the shared ones; nil before there are any
 
 	callerTimeout time.Duration // how long callers wait for their own slots
@@ -80,7 +83,12 @@ type accountRef struct {
 
 type callerRef struct {
 	ref
-	id CallerID
+	id    CallerID
+	user  *catalog.User // nil: of a key of nobody; under System.changing, like all that follows
+	keys  []catalog.Key
+	told  bool // it has taken all of that, and misses nothing
+	rated bool // it has a limit of rates
+	dark  bool // what the user has spent from its balance is not known, as nobody has asked
 }
 
 // hooks are for tests of this package; all are nil otherwise.
@@ -91,7 +99,7 @@ type hooks struct {
 
 // NewSystem makes a system without any actor; Reconfigure starts them.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, history: o.History, callerTimeout: 30 * time.Second}
+	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, history: o.History, funds: o.Funds, callerTimeout: 30 * time.Second}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -285,6 +285,10 @@ func TestStatusHasTheShapeOfTheContract(t *testing.T) { // pain 40
   "waiting": 0,
   "served": 0
  },
+ "health": {
+  "ttft_ms": null,
+  "failing": 0.0989
+ },
  "breaker": {
   "state": "closed",
   "since": "2026-01-02T03:04:05Z",

@@ -159,6 +159,7 @@ func (u *upstreamDesk) observe(h *gate.Holder, o *Outcome, now time.Time) {
 	c := u.children[h.Account]
 	if c != nil {
 		c.figures.recent.observe(o, now)
+		c.figures.quota.tell(&o.Quota, now)
 	}
 	if o.Result == breaker.Success {
 		h.Phase = gate.Streaming

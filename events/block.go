@@ -52,6 +52,14 @@ type Block struct {
 	Number int64
 	places map[Term]*places
 	types  map[string][]*places // by Row.Types
+
+	key, upstream recent // of the last row: mostly those of the next one, too
+}
+
+// recent is a value that was looked up last, and its places. The zero value is that of "", which has none.
+type recent struct {
+	value  string
+	places *places
 }
 
 // places are the offsets of a term's rows within the block.
@@ -62,6 +70,7 @@ func (b *Block) Begin(number int64) {
 	b.Number = number
 	clear(b.places)
 	clear(b.types)
+	b.key, b.upstream = recent{}, recent{}
 }
 
 // Add notes a row of the block.
@@ -70,8 +79,8 @@ func (b *Block) Add(at Position, types, key, upstream string) {
 		b.places, b.types = map[Term]*places{}, map[string][]*places{}
 	}
 	offset := int64(at % BlockSize)
-	b.of("key", key).add(offset)
-	b.of("upstream", upstream).add(offset)
+	b.ofRecent("key", key, &b.key).add(offset)
+	b.ofRecent("upstream", upstream, &b.upstream).add(offset)
 	list, known := b.types[types]
 	if !known {
 		for name := range EachType(types) {
@@ -84,6 +93,13 @@ func (b *Block) Add(at Position, types, key, upstream string) {
 	for _, p := range list {
 		p.add(offset)
 	}
+}
+
+func (b *Block) ofRecent(kind, value string, r *recent) *places {
+	if r.value != value {
+		*r = recent{strings.Clone(value), b.of(kind, value)}
+	}
+	return r.places
 }
 
 // of are the places of a term; nil: it is none.

@@ -438,3 +438,19 @@ func TestAnAppendThatNobodyWaitsForIsStoredAfterTheLinger(t *testing.T) {
 	<-stored
 	require.NoError(t, j.Close(context.Background()))
 }
+
+// What is told behind the end of a request does not make it an open one again: recovery and projections would go back to it.
+func TestAFactBehindTheEndOfARequestDoesNotOpenIt(t *testing.T) {
+	s := newScripted()
+	low := events.Position(0)
+	s.told = func(l events.Position, _ *scripted) { low = l }
+	j := events.NewJournal(events.JournalOptions{Store: s})
+	for _, a := range []events.Append{
+		one("request/a", 0, note(1)), last("request/a", 1), one("request/a", 2, &request.Repriced{Reprice: "run-1"}),
+		one("node/x", 0, note(1)), one("node/x", 1, note(2)),
+	} {
+		require.NoError(t, j.Commit(a, events.May))
+	}
+	require.NoError(t, j.Close(context.Background()))
+	require.Equal(t, events.Position(5), low, "nothing is open below what is stored")
+}

@@ -9,11 +9,12 @@ import (
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/lawtest"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
-var all = []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}}
+var all = []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}, ledger.Projection{}}
 
 // BenchmarkFold measures the three folds and the coalescing of one settled request, without any write.
 func BenchmarkFold(b *testing.B) {

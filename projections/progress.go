@@ -43,6 +43,9 @@ func WatchEvery(ctx context.Context, stride events.Position, f func(Progress)) c
 	return context.WithValue(ctx, watchKey{}, watcher{both, cmp.Or(stride, outer.stride)})
 }
 
+// Tell lets whoever watches in the context know how far something else is that reads the events in order.
+func Tell(ctx context.Context, p Progress) { tell(ctx, p) }
+
 func tell(ctx context.Context, p Progress) {
 	if w, ok := ctx.Value(watchKey{}).(watcher); ok {
 		w.tell(p)

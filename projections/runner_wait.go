@@ -33,8 +33,8 @@ func (r *Runner) WaitFor(ctx context.Context, position events.Position) error {
 	}
 }
 
-// await waits for the end of a try. One that did not reach the position met a store that does not have it yet, so the
-// next one is asked for a linger later.
+// await waits for the end of a try. One that did not reach the position had begun before it was asked for, and another one
+// follows by itself; or it met a store that does not have it yet, so the next one is asked for a linger later.
 func (r *Runner) await(ctx context.Context, settled <-chan struct{}, position events.Position) error {
 	select {
 	case <-settled:
@@ -43,26 +43,31 @@ func (r *Runner) await(ctx context.Context, settled <-chan struct{}, position ev
 	case <-r.done:
 		return r.afterEnd(position)
 	}
-	if r.reached(position) {
-		return nil
-	}
 	timer := time.NewTimer(r.o.Linger)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.done:
-		return r.afterEnd(position)
+	for {
+		next, reached := r.reached(position)
+		if reached {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.done:
+			return r.afterEnd(position)
+		}
 	}
 }
 
-// reached says that waiting on would be in vain: the rows are there, or the last try failed.
-func (r *Runner) reached(position events.Position) bool {
+// reached says that waiting on would be in vain: the rows are there, or the last try failed. Else next tells of the end of
+// another one.
+func (r *Runner) reached(position events.Position) (next <-chan struct{}, reached bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stored >= position || r.fault != nil
+	return r.settled, r.stored >= position || r.fault != nil
 }
 
 func (r *Runner) afterEnd(position events.Position) error {

@@ -34,10 +34,16 @@ func needs(list []tracked) []string {
 		}
 		names = append(names, s.Needs()...)
 	}
-	if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "request.") || strings.HasPrefix(n, "attempt.") }) {
+	if slices.ContainsFunc(names, followed) {
 		names = append(names, skeleton...)
 	}
 	return names
+}
+
+// followed says that the story of a request must be followed to its end for such a fact. For what is told behind the end, it is
+// read from the store.
+func followed(name string) bool {
+	return (strings.HasPrefix(name, "request.") || strings.HasPrefix(name, "attempt.")) && name != repricedType
 }
 
 // source reads stored rows beside the folding, decoded and in order, from behind one position up to another one as far

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/domain/books"
+	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
 
@@ -116,7 +117,8 @@ type Extent struct {
 
 // FoldSpan folds all requests whose first fact lies in [first, last], from the first fact to the last one, and hands on
 // the changes from time to time; they are valid until each returns. Where one has not ended yet, the error wraps
-// books.ErrOpen. A row that can not be decoded is an error, too: what it says would be lost.
+// books.ErrOpen. A row that can not be decoded is an error, too: what it says would be lost. What repricings have told behind
+// the ends comes last, wherever it stands.
 func FoldSpan(ctx context.Context, store events.Store, first, last events.Position, list []Projection, each func(*Changes) error) (Extent, error) {
 	tracked := make([]tracked, len(list))
 	for i, p := range list {
@@ -129,17 +131,14 @@ func FoldSpan(ctx context.Context, store events.Store, first, last events.Positi
 		if err != nil {
 			return s.extent, err
 		}
-		if s.folder.at >= last && len(s.open) == 0 {
-			return s.extent, nil
-		}
-		if !more {
+		if !more || s.folder.at >= last && len(s.open) == 0 {
 			break
 		}
 	}
 	for stream := range s.open {
 		return s.extent, fmt.Errorf("%w: %s has not ended", books.ErrOpen, stream)
 	}
-	return s.extent, nil
+	return s.extent, s.repriced(ctx)
 }
 
 // spanRows is how many rows are read before they are folded: no read stays open meanwhile.
@@ -198,8 +197,73 @@ func (s *spanFold) row(ctx context.Context, c *events.Committed) error {
 	if began {
 		s.extent.Requests++
 	}
+	s.count(c)
+	return nil
+}
+
+func (s *spanFold) count(c *events.Committed) {
 	s.extent.Rows++
 	s.extent.Facts += int64(len(c.Facts))
-	s.extent.Through = c.Last()
-	return nil
+	s.extent.Through = max(s.extent.Through, c.Last())
+}
+
+// repriced folds what was told behind the ends of the span's requests.
+func (s *spanFold) repriced(ctx context.Context) error {
+	through := int64(s.extent.Through)
+	q := events.Query{Type: repricedType, After: s.first - 1, Limit: spanRows}
+	for {
+		var rows []events.Committed
+		n := 0
+		err := s.folder.store.Find(ctx, q, func(c *events.Committed) bool {
+			if n++; s.about(c, through) {
+				rows = append(rows, *c)
+			}
+			q.After = c.Last()
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			if err := s.late(ctx, &rows[i]); err != nil {
+				return err
+			}
+		}
+		if err := s.each(&s.folder.out); err != nil {
+			return err
+		}
+		s.folder.out.Reset()
+		if n < spanRows {
+			return nil
+		}
+	}
+}
+
+// repricedType is the name of the facts that are told behind the ends of requests.
+const repricedType = "request.repriced"
+
+// about says that a row may be about a request of the span, as far as the row itself tells: it costs less than to read all that
+// was told of the request.
+func (s *spanFold) about(c *events.Committed, through int64) bool {
+	return slices.ContainsFunc(c.Facts, func(fact events.Fact) bool {
+		f, ok := fact.(*request.Repriced)
+		return ok && slices.ContainsFunc(f.Changes, func(x request.Repricing) bool {
+			return int64(s.first) <= x.Position && x.Position <= through
+		})
+	})
+}
+
+// late folds a row behind the end of its request, if that is one of the span.
+func (s *spanFold) late(ctx context.Context, c *events.Committed) error {
+	s.folder.at = c.Position - 1
+	o, err := s.folder.request(ctx, c)
+	if err != nil {
+		return err
+	}
+	if o.first < s.first || s.last < o.first {
+		s.folder.forget(c.Stream, o)
+		return nil
+	}
+	s.count(c)
+	return s.folder.row(ctx, c)
 }

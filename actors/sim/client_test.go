@@ -35,6 +35,7 @@ type client struct {
 	writes     int
 	left       bool // before its end
 	opened     bool // it got the head of its answer while it waited
+	answered   bool // it got something of an upstream's answer
 	recalled   int  // the attempt whose slot the operator took back, 0 none
 	recalledAt time.Duration
 	calls      []*call
@@ -106,7 +107,8 @@ func (c *client) Write(p []byte) (int, error) {
 		c.left = true
 		return 0, errors.New("broken pipe")
 	}
-	if c.writes == 1 {
+	if n := len(c.calls); !c.answered && n > 0 && c.calls[n-1].content > 0 { // before that, it gets signs of life only
+		c.answered = true
 		c.w.law.firstByte(c)
 	}
 	return c.got.Write(p)

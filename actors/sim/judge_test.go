@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/memory"
 	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/failure"
 	"github.com/penstock/penstock/domain/gate"
 	"github.com/penstock/penstock/domain/money"
@@ -78,6 +79,23 @@ func (l *law) empty() {
 		}
 		for _, p := range passes {
 			s.Leave(p)
+		}
+	}
+	for _, a := range l.w.accs {
+		l.tried(a)
+	}
+}
+
+// tried: what is blocked is so until some time, or on probation, and then nobody probes it any more.
+func (l *law) tried(a *catalog.Account) {
+	for _, model := range []string{"m", "n"} {
+		want := actors.Want{ID: actors.LeaseID{Request: "tries-" + a.ID, Attempt: 1}, Key: l.w.keys[0].ID}
+		lease, no := l.p.system.Try(want, actors.Candidate{Upstream: a.Upstream, Accounts: []string{a.ID}, Model: model})
+		switch {
+		case no == nil:
+			l.p.system.Release(lease, nil)
+		case no.Reason == actors.NoAccount && no.Until.IsZero() && a.Active && l.spec(a.Upstream).Active:
+			l.fault("account %s is never tried again with %s", a.ID, model)
 		}
 	}
 }
@@ -215,6 +233,13 @@ func (l *law) story(c *client, t *tale) (wrong []string) {
 	law((s.UsageSource == pricing.None) == s.Usage.IsZero(), "usage and its source disagree")
 	law(s.Outcome == request.Completed || s.Code+s.Reason != "", "nothing says why")
 	law(len(t.sent) == 0 || s.Class != "", "the final attempt has no class")
+	if t.queued == nil {
+		law(s.QueueState == "", "its wait ended as %q, and there was none", s.QueueState)
+	} else {
+		law((t.resumed != nil) == (s.QueueState == "resumed"), "its wait ended as %q", s.QueueState)
+		law(slices.Contains([]string{"resumed", "timed_out", "aborted", "evicted"}, s.QueueState), "left its queue for no reason")
+		law(s.QueueState != "aborted" || s.ClientGone, "left its queue, and its client had not gone")
+	}
 	if abandoned {
 		law(c.node != l.p, "abandoned by a process that lives")
 		law(l.w.level != actors.AtDispatch || len(c.calls) <= len(t.sent), "%d calls", len(c.calls))
@@ -245,7 +270,6 @@ func (l *law) story(c *client, t *tale) (wrong []string) {
 	if q := t.queued; q != nil {
 		most := q.Deadline.Sub(t.asked) + time.Second
 		law(t.resumed == nil || t.asked.Equal(q.Deadline) || time.Duration(t.resumed.WaitedUS)*time.Microsecond <= most, "waited beyond its deadline")
-		law(t.resumed != nil || s.QueueState == "timed_out" || s.QueueState == "aborted" || s.Reason != "" || s.Code != "", "left its queue for no reason")
 	}
 	return wrong
 }

@@ -28,9 +28,10 @@ type law struct {
 	turns              map[string][]turn                   // of the breaker of a whole upstream
 	blocks             map[string]time.Time                // by account and model
 	probed             map[string]bool                     // those that probes follow
-	queues             map[string]lookAt                   // the last look
-	spells             map[pair]*spell                     // of two keys that wait at one upstream
-	totals             map[string]actors.TotalsStatus      // at the end
+	blocksSoFar        int
+	queues             map[string]lookAt              // the last look
+	spells             map[pair]*spell                // of two keys that wait at one upstream
+	totals             map[string]actors.TotalsStatus // at the end
 }
 
 // owner is what has slots.
@@ -163,6 +164,7 @@ func (l *law) recorded(p *process, f events.Fact) {
 			l.blame("the block of %s was shortened from %s to %s", key, was.Sub(l.w.start), f.Until.Sub(l.w.start))
 		}
 		l.blocks[key], l.probed[key] = f.Until, f.Probed
+		l.blocksSoFar++
 	case *account.Unblocked:
 		delete(l.blocks, f.Account+"/"+f.Model)
 	}

@@ -48,7 +48,7 @@ var mutants = []mutant{
 	{"a block is shortened", "domain/account/block.go", "|| !f.Until.After(b.until) {", "|| f.Until.Equal(b.until) {"},
 	{"failover goes to the same upstream", "actors/attempt_failed.go", "default:\n\t\t\tc.dead = true", "default:\n\t\t\tc.dead = c.dead || c.reason != \"\""},
 	{"the budget of attempts is ignored", "domain/routing/budget.go", "calls: s.MaxAttempts, perUpstream", "calls: 0, perUpstream"},
-	{"the lease is kept when the key is lost while waiting", "actors/dispatch_lease.go", "case r != nil:\n\t\treturn r\n\tcase !useful:", "case r != nil:\n\t\tl.leased = false\n\t\treturn r\n\tcase !useful:"},
+	{"the lease is kept when the key is lost while waiting", "actors/dispatch_lease.go", "if r == nil && !useful {", "if r != nil {\n\t\tl.leased = false\n\t}\n\tif r == nil && !useful {"},
 	{"usage is counted twice", "actors/attempt.go", "t.usage, t.source, t.clamped = a.Usage, pricing.Reported, a.Clamped", "t.usage, t.source, t.clamped = a.Usage, pricing.Reported, a.Clamped\n\t\tt.usage.Input += a.Usage.Input"},
 	{"a request that failed is billed to the caller", "actors/dispatch_settle.go", "b.free = !l.served && ", "b.free = false && !l.served && "},
 	{"a failed attempt is billed to the caller", "actors/dispatch_bill.go", "f.PriceVersion, f.PriceOrigin, f.Inherited, f.Multipliers = ", "f.Cost = b.Caller.Total\n\tf.PriceVersion, f.PriceOrigin, f.Inherited, f.Multipliers = "},
@@ -68,9 +68,12 @@ var mutants = []mutant{
 	{"a time-out is not counted", "actors/queue.go", "u.gate.Leave(w.ID, gate.TimedOut)", "u.gate.Leave(w.ID, gate.Served)"},
 	{"who was served stays in the queue", "actors/grant_steps.go", "u.gate.Leave(g.id, gate.Served)", "_ = gate.Served"},
 	{"a breaker of an account never gets its probe back", "actors/own.go", "u.own.Cancel(breaker.Key{Account: account, Model: n.model}, n.own)", "_ = n.model"},
+	{"a block never gets its probe back", "actors/account.go", "\t\tdelete(a.trials, id)\n\t\ta.blocks.Release(p)\n", "\t\tdelete(a.trials, id)\n\t\t_ = p\n"},
 	{"a restart forgets bindings", "domain/affinity/memory.go", "if s != nil && Binds(x) {", "if s != nil && Binds(x) && x.Attempts < 2 {"},
 	{"a head is sent twice", "domain/dialect/keepalive.go", "head = !h.committed", "head = true"},
-	{"a refusal behind a head is one with a status", "actors/dispatch_alive.go", "if !l.alive.Committed() {\n\t\treturn refusalAnswer", "if true {\n\t\treturn refusalAnswer"},
+	{"a refusal behind a head is one with a status", "actors/dispatch_alive.go", "if !l.alive.Committed() {\n\t\treturn Refused", "if true {\n\t\treturn Refused"},
+	{"a wait that led to nothing is not told", "actors/dispatch_settle.go", "l.facts = append(l.facts, kept...)", "_ = kept"},
+	{"who asked for a place has waited", "actors/dispatch_lease.go", "if queued { // else", "if true { // else"},
 	{"did_send_upstream is a guess", "actors/dispatch_settle.go", "return l.refusal(r, l.sent)", "return l.refusal(r, true)"},
 }
 

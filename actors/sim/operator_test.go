@@ -83,6 +83,9 @@ func (w *world) letGo(n int) {
 	for range 2 {
 		for _, l := range w.held[:n] {
 			w.node.system.Release(l, nil)
+			if w.polls { // whoever answers a look goes on later: several upstreams are then asking their accounts at once
+				w.node.system.Status(l.Upstream)
+			}
 		}
 	}
 	w.held = w.held[n:]

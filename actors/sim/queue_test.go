@@ -11,14 +11,14 @@ import (
 // lookAt is what a look at an upstream has seen.
 type lookAt struct {
 	actors.UpstreamStatus
-	at time.Time
+	at      time.Time
+	blocked bool // its account is, or a model at it
+	blocks  int  // that there were so far
 }
 
-// pair is two keys that wait at one upstream, a before b.
-type pair struct{ upstream, a, b string }
-
-// spell is for how long both have waited without a pause, and how many of each were served meanwhile.
-type spell struct{ a, b uint64 }
+// inTheWay says that between two looks a block may have made a difference between those who waited: it may be one of a single
+// model, and a last resort is served in spite of it.
+func inTheWay(was, is lookAt) bool { return was.blocked || is.blocked || was.blocks != is.blocks }
 
 // look is the operator's eye on the queues of upstreams of one account, where everybody who waits can be served by
 // whatever frees.
@@ -30,21 +30,28 @@ func (l *law) look() {
 			continue
 		}
 		l.w.trace("%s: %d held, %d wait, %v", u.ID, len(st.Held), len(st.Waiting), st.Breaker.State)
-		was, is := l.queues[u.ID], lookAt{st, time.Now()}
+		was, is := l.queues[u.ID], l.lookAt(st)
 		l.queues[u.ID] = is
-		if len(l.w.accounts(u.ID)) != 1 || u.Queue == nil || u.Breaker.PerAccountModel() {
+		if len(l.w.accounts(u.ID)) != 1 || u.Queue == nil || u.Breaker.PerAccountModel() || inTheWay(was, is) {
 			continue
 		}
 		every := time.Duration(u.Queue.AgeEvery)
 		if every == 0 {
 			every = time.Duration(u.Queue.Timeout) / 3
 		}
-		if u.Queue.Discipline == "fifo" {
+		switch {
+		case u.Queue.Discipline == "fifo":
 			l.inOrder(was, is, every)
-		} else {
+		case l.w.crowd:
 			l.inTurn(was, is)
 		}
 	}
+}
+
+func (l *law) lookAt(st actors.UpstreamStatus) lookAt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return lookAt{st, time.Now(), slices.ContainsFunc(l.w.accounts(st.ID), l.blocked), l.blocksSoFar}
 }
 
 var levels = map[string]int{"high": 0, "normal": 1, "low": 2}
@@ -64,7 +71,7 @@ func (l *law) inOrder(was, is lookAt, every time.Duration) {
 		best := level(w, is.at, every)
 		for _, first := range was.Waiting {
 			worst := level(first, was.at, every)
-			if (worst < best || worst == best && first.Ticket < w.Ticket) && waits(is, first.RequestID) {
+			if (worst < best || worst == best && first.Ticket < w.Ticket) && waits(is, first) {
 				l.fault("%s (%s, ticket %d) was served by %s before %s (%s, ticket %d)",
 					w.RequestID, w.Class, w.Ticket, is.ID, first.RequestID, first.Class, first.Ticket)
 			}
@@ -72,56 +79,11 @@ func (l *law) inOrder(was, is lookAt, every time.Duration) {
 	}
 }
 
-// waits says whether a request is in the queue.
-func waits(st lookAt, request string) bool {
-	return slices.ContainsFunc(st.Waiting, func(p actors.WaitingPlace) bool { return p.RequestID == request })
-}
-
-// inTurn: while two keys wait, each gets its share. It judges keys whose requests are all of the first rank, in which nobody
-// ages: the shares of two differ by less than a turn of each.
-func (l *law) inTurn(was, is lookAt) {
-	for i := range l.w.keys {
-		for j := range i {
-			a, b := l.w.keys[j], l.w.keys[i]
-			if a.Priority != "high" || b.Priority != "high" {
-				continue
-			}
-			p := pair{is.ID, a.ID, b.ID}
-			if !l.stays(was, is, a.ID) || !l.stays(was, is, b.ID) {
-				delete(l.spells, p)
-				continue
-			}
-			s := l.spells[p]
-			if s == nil {
-				s = &spell{}
-				l.spells[p] = s
-			}
-			s.a += served(is, a.ID) - served(was, a.ID)
-			s.b += served(is, b.ID) - served(was, b.ID)
-			wa, wb := uint64(a.FairWeight()), uint64(b.FairWeight())
-			if s.a*wb > (s.b+2*wb)*wa || s.b*wa > (s.a+2*wa)*wb {
-				l.fault("while both waited at %s, %s (weight %d) was served %d times and %s (weight %d) %d times", is.ID, a.ID, wa, s.a, b.ID, wb, s.b)
-			}
-		}
-	}
-}
-
-// stays says that a key has waited all the time between two looks, because one of its requests has.
-func (l *law) stays(was, is lookAt, key string) bool {
-	return slices.ContainsFunc(is.Waiting, func(p actors.WaitingPlace) bool {
-		return p.Key == key && slices.ContainsFunc(was.Waiting, func(o actors.WaitingPlace) bool {
-			return o.RequestID == p.RequestID && o.Ticket == p.Ticket
-		})
+// waits says whether somebody is in the queue still, and not again.
+func waits(st lookAt, was actors.WaitingPlace) bool {
+	return slices.ContainsFunc(st.Waiting, func(p actors.WaitingPlace) bool {
+		return p.RequestID == was.RequestID && p.Ticket == was.Ticket
 	})
-}
-
-func served(st lookAt, key string) uint64 {
-	for _, s := range st.Shares {
-		if s.Key == key {
-			return s.Served
-		}
-	}
-	return 0
 }
 
 // queued judges the sums of each queue: who has joined it was served from it, timed out, went away, or was sent or served

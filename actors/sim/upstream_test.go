@@ -70,6 +70,9 @@ func (k *call) plan() {
 	d := k.c.dice
 	k.usage = pricing.Usage{Input: 100 + d.Int64N(900), Output: 10 + d.Int64N(90)}
 	long := time.Duration(1) << (14 + d.IntN(16))
+	if k.c.w.crowd {
+		long = crowdLong
+	}
 	wait := func() time.Duration { return time.Duration(d.Int64N(int64(long))) }
 	s := &k.script
 	*s = script{wait: wait(), status: 200, header: map[string]string{"Content-Type": "application/json"}}
@@ -94,11 +97,17 @@ func (k *call) plan() {
 		s.fail = failPhases[d.IntN(len(failPhases))]
 	case 1, 2:
 		s.status = failStatuses[d.IntN(len(failStatuses))]
+		if k.c.w.crowd {
+			s.status = crowdStatuses[d.IntN(len(crowdStatuses))]
+		}
 		s.header = map[string]string{"Content-Type": "application/json"}
 		if d.IntN(2) == 0 {
 			s.header["Retry-After"] = fmt.Sprint(1 + d.IntN(3))
 		}
 		s.body = []part{{data: `{"error":{"message":"no","type":"server_error"}}`}}
+		if s.status == 429 && d.IntN(2) == 0 {
+			s.body[0].data = `{"error":{"message":"Rate limit reached for ` + k.c.call.Ask.Model + ` in organization o","type":"requests"}}`
+		}
 	case 3: // an answer that is none
 		s.body = []part{{wait: wait(), data: []string{"", "<html>", inError, `{"error":{"message":"x"}}`, role}[d.IntN(5)]}}
 		if d.IntN(3) == 0 && !k.c.call.Scan.Stream { // one that costs the operator nevertheless

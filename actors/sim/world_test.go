@@ -43,6 +43,7 @@ type world struct {
 	polls bool // the operator looks at every upstream at every step; else nothing but work wakes an actor
 
 	quiet bool // nobody goes away, nothing is changed, and nothing dies: queues are judged to the last one
+	crowd bool // long queues, of which the order is judged (crowd_test.go)
 
 	clients []*client
 	held    []actors.Lease // by the driver
@@ -59,11 +60,15 @@ func run(seed uint64) *world {
 	w := &world{seed: seed, start: time.Now(), dice: rand.New(rand.NewPCG(seed, 0)), state: catalog.NewState()}
 	w.store = newDisk(w)
 	w.law = newLaw(w)
-	w.furnish()
+	furnish, gap, step := w.furnish, w.gap, w.step
+	if w.crowd = seed%crowdEvery == 0; w.crowd {
+		furnish, gap, step = w.furnishCrowd, w.crowdGap, w.crowdStep
+	}
+	furnish()
 	w.boot()
 	for range 30 + w.dice.IntN(40) {
-		w.sleep(w.gap(), driverSlot)
-		w.step()
+		w.sleep(gap(), driverSlot)
+		step()
 		synctest.Wait()
 		w.law.rest()
 		if w.polls {
@@ -125,6 +130,8 @@ func (w *world) furnish() {
 		&catalog.Setting{Name: "on_exhausted", Value: []string{"unified", "last_answer", "bad_gateway"}[d.IntN(3)]},
 		&catalog.Setting{Name: "abandoned_billing", Value: []string{"none", "input", "last_progress"}[d.IntN(3)]},
 		&catalog.Setting{Name: "affinity.mode", Value: []string{"bound_wins", "leading_run", "off"}[d.IntN(3)]},
+		&catalog.Setting{Name: "block.default", Value: []string{"1s", "1s", "30s"}[d.IntN(3)]},
+		&catalog.Setting{Name: "block.max", Value: []string{"1s", "2s", "5m"}[d.IntN(3)]},
 		&catalog.Setting{Name: "keepalive.after", Value: []string{"0s", "1s", "1s", "2s"}[d.IntN(4)]},
 		&catalog.Setting{Name: "keepalive.every", Value: "1s"})
 	for i := range 2 + d.IntN(4) {
@@ -231,13 +238,13 @@ func (w *world) step() {
 	d := w.dice
 	switch n := d.IntN(100); {
 	case n < 50:
-		w.arrive()
+		w.arrive(3)
 	case n < 53:
 		w.take()
 	case n < 56:
 		w.letGo(1 + d.IntN(6))
 	case w.quiet && n < 98:
-		w.arrive()
+		w.arrive(3)
 	case n < 64:
 		w.abort()
 	case n < 66:
@@ -259,8 +266,9 @@ func (w *world) step() {
 	}
 }
 
-func (w *world) arrive() {
-	for range 1 + w.dice.IntN(3) {
+// arrive brings some clients, at most so many.
+func (w *world) arrive(most int) {
+	for range 1 + w.dice.IntN(most) {
 		c := newClient(w, len(w.clients))
 		w.clients = append(w.clients, c)
 		w.trace("%s arrives with %s", c.id, c.call.Key.ID)
@@ -313,16 +321,21 @@ func (w *world) reconfigure() {
 		w.keys[i] = &k
 		w.trace("configured: key %s, %s slots, revoked %v", k.ID, some(k.Slots), k.Revoked)
 		w.apply(&k)
-	default: // many at once, as by a file
-		var all []catalog.Resource
-		for i := range w.ups {
-			u := *w.ups[i]
-			u.Slots = w.slots()
-			w.ups[i], all = &u, append(all, &u)
-			w.trace("configured: upstream %s, %s slots", u.ID, some(u.Slots))
-		}
-		w.apply(all...)
+	default:
+		w.resize(w.slots)
 	}
+}
+
+// resize gives all upstreams other slots at once, as by a file.
+func (w *world) resize(slots func() *int) {
+	var all []catalog.Resource
+	for i := range w.ups {
+		u := *w.ups[i]
+		u.Slots = slots()
+		w.ups[i], all = &u, append(all, &u)
+		w.trace("configured: upstream %s, %s slots", u.ID, some(u.Slots))
+	}
+	w.apply(all...)
 }
 
 func (w *world) put(i int, u *catalog.Upstream) {

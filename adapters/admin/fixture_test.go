@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock/penstock/adapters/memory"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/events"
@@ -234,14 +235,16 @@ type bench struct {
 	books *recorded
 	live  *machine
 	srv   *Server
+	till  *till
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, shelf: newShelf(), books: &recorded{}, live: &machine{blocks: map[string]*time.Time{}}}
+	b := &bench{t: t, shelf: newShelf(), books: &recorded{}, live: &machine{blocks: map[string]*time.Time{}}, till: &till{}}
 	srv, err := New(Config{Token: token, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Ports: Ports{b.shelf, b.books, b.books, b.books, b.books, b.books, b.live, b.books},
-		Feed:  events.NewPullFeed(nil, &events.Bell{}, nil), Webhooks: b.books,
+		Feed:  events.NewPullFeed(nil, &events.Bell{}, nil), Webhooks: b.books, Ledger: b.till,
+		Reprice: repricer(t, memory.NewStore()),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "figures 1\n") })})
 	require.NoError(t, err)
 	b.srv = srv

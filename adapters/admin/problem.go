@@ -10,11 +10,14 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/ledger"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	statement "github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
@@ -34,9 +37,16 @@ var statuses = []struct {
 	{requestlog.ErrQuery, http.StatusUnprocessableEntity},
 	{billing.ErrQuery, http.StatusUnprocessableEntity},
 	{stats.ErrQuery, http.StatusUnprocessableEntity},
+	{statement.ErrQuery, http.StatusUnprocessableEntity},
+	{ledger.ErrUnknownUser, http.StatusNotFound},
+	{ledger.ErrUnknownSubscription, http.StatusNotFound},
+	{ledger.ErrConflict, http.StatusConflict},
 	{events.ErrHead, http.StatusUnprocessableEntity},
 	{books.ErrDay, http.StatusUnprocessableEntity},
 	{books.ErrOpen, http.StatusConflict},
+	{actors.ErrScope, http.StatusUnprocessableEntity},
+	{actors.ErrRepricing, http.StatusConflict},
+	{actors.ErrPricesChanged, http.StatusPreconditionFailed},
 	{projections.ErrRebuilding, http.StatusServiceUnavailable},
 	{events.ErrUnavailable, http.StatusServiceUnavailable},
 	{context.Canceled, 499},

@@ -26,7 +26,7 @@ type ReplayAnswer struct {
 // ReplayState is how far a replay is that runs.
 type ReplayState struct {
 	Projection  string          `json:"projection"`
-	Kind        string          `json:"kind" enum:"rebuild,verify,until"`
+	Kind        string          `json:"kind" enum:"rebuild,verify,until,reprice"`
 	From        events.Position `json:"from" doc:"where it began, or went on after an interruption; 0 is the start"`
 	Position    events.Position `json:"position" doc:"folded and written"`
 	To          events.Position `json:"to" doc:"where it ends; 0 while that is not known"`

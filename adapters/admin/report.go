@@ -28,13 +28,14 @@ type Board struct {
 }
 
 type billInput struct {
-	By    []string  `query:"by" doc:"day, key, user, group, model, upstream, account, price_version, price_origin; separated by commas"`
+	By    []string  `query:"by" doc:"day, key, user, group, model, upstream, account, price_version, price_origin, paid_by; separated by commas"`
 	Since time.Time `query:"since"`
 	Until time.Time `query:"until" doc:"exclusive"`
 	AsOf  string    `query:"as_of" doc:"position or time: the books as they stood then"`
 }
 
-type statsInput struct {
+// StatsInput is what statistics are filtered by. It is exported because fields of others are not found in an input.
+type StatsInput struct {
 	Since    time.Time `query:"since"`
 	Until    time.Time `query:"until" doc:"exclusive"`
 	Key      string    `query:"key"`
@@ -43,7 +44,7 @@ type statsInput struct {
 }
 
 type boardInput struct {
-	statsInput
+	StatsInput
 	By    string `query:"by" doc:"model, upstream or key"`
 	Order string `query:"order" doc:"requests, errors, cost or tokens"`
 	Limit int    `query:"limit"`
@@ -54,7 +55,7 @@ type overviewOutput struct{ Body stats.Overview }
 type seriesOutput struct{ Body Series }
 type boardOutput struct{ Body Board }
 
-func (in *statsInput) query() stats.Query {
+func (in *StatsInput) query() stats.Query {
 	return stats.Query{Since: in.Since, Until: in.Until, Key: in.Key, Model: in.Model, Upstream: in.Upstream}
 }
 
@@ -81,7 +82,7 @@ func (s *Server) bill(ctx context.Context, in *billInput) (*billOutput, error) {
 	return &billOutput{Bill{listed(lines)}}, nil
 }
 
-func (s *Server) overview(ctx context.Context, in *statsInput) (*overviewOutput, error) {
+func (s *Server) overview(ctx context.Context, in *StatsInput) (*overviewOutput, error) {
 	q := in.query()
 	if err := q.Check(); err != nil {
 		return nil, s.problem(ctx, at("query"), err)
@@ -93,7 +94,7 @@ func (s *Server) overview(ctx context.Context, in *statsInput) (*overviewOutput,
 	return &overviewOutput{sums}, nil
 }
 
-func (s *Server) timeseries(ctx context.Context, in *statsInput) (*seriesOutput, error) {
+func (s *Server) timeseries(ctx context.Context, in *StatsInput) (*seriesOutput, error) {
 	q := in.query()
 	if err := q.Check(); err != nil {
 		return nil, s.problem(ctx, at("query"), err)

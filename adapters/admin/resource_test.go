@@ -106,7 +106,7 @@ func TestWhatIsWrongIsNamedByField(t *testing.T) {
 		"no such upstream":   {"accounts/x", `{"upstream":"gone","api_key":"sk-0123456789"}`, 422, []string{"body.upstream: upstream gone does not exist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t, b.shelf, b.books, b.live, b.srv}
+			b := &bench{t, b.shelf, b.books, b.live, b.srv, b.till}
 			require.Equal(t, c.want, b.refused(c.status, b.ask("PUT", "/api/v1/"+c.path, c.body)))
 		})
 	}

@@ -30,6 +30,8 @@ type Config struct {
 	Feed     events.Feed  // nil: no live feed
 	Webhooks Webhooks     // nil: no status of webhooks
 	Limits   KeyLimits    // nil: no status of keys
+	Ledger   Ledger       // nil: no money of users
+	Reprice  Reprice      // nil: nothing is priced anew
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
@@ -73,6 +75,8 @@ func New(c Config) (*Server, error) {
 	s.auditRoutes(c.Audit, c.Books)
 	s.webhookRoutes(c.Webhooks)
 	s.keyStatusRoute(c.Limits)
+	s.ledgerRoutes(c.Ledger)
+	s.repriceRoutes(c.Reprice)
 	s.liveFeedRoutes(c.Feed)
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)

@@ -279,7 +279,8 @@ func TestReportsPassOnWhatWasAsked(t *testing.T) {
 	require.EqualValues(t, 7, b.ok(200, b.ask("GET", "/api/v1/stats/overview?model=m", ""))["requests"])
 	require.Equal(t, "m", b.books.asked.Model)
 	require.Empty(t, b.ok(200, b.ask("GET", "/api/v1/stats/timeseries", ""))["items"])
-	require.Len(t, b.ok(200, b.ask("GET", "/api/v1/stats/leaderboard?by=key&order=cost&limit=3", ""))["items"], 1)
+	require.Len(t, b.ok(200, b.ask("GET", "/api/v1/stats/leaderboard?by=key&order=cost&limit=3&upstream=a&since=2026-01-01T00:00:00Z", ""))["items"], 1)
+	require.Equal(t, "a 2026", b.books.asked.Upstream+" "+b.books.asked.Since.Format("2006"))
 	require.Equal(t, "key", b.books.asked.By)
 	require.Equal(t, 3, b.books.asked.Limit)
 

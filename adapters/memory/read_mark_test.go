@@ -8,12 +8,13 @@ import (
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/lawtest"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
 func TestTheMarksOfTheLogKeepTheLawsOfProjections(t *testing.T) {
-	list := []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}, requestlog.Marker{}}
+	list := []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}, ledger.Projection{}, requestlog.Marker{}}
 	lawtest.Run(t, lawtest.Subject{
 		Projections: list,
 		Store:       func(testing.TB) events.Store { return memory.NewStore() },

@@ -8,12 +8,13 @@ import (
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/lawtest"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
 func TestReadModelKeepsTheLawsOfProjections(t *testing.T) {
-	all := []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}}
+	all := []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}, ledger.Projection{}}
 	lawtest.Run(t, lawtest.Subject{
 		Projections: all,
 		Store:       func(testing.TB) events.Store { return memory.NewStore() },

@@ -20,7 +20,9 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 	}
 	lines := []billing.Line{}
 	err := m.each(ctx, m.bill(&q), func(row []projections.Value) error {
-		lines = append(lines, billing.FromRow(q.By, row))
+		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
+			lines = append(lines, l)
+		}
 		return nil
 	})
 	if err != nil {

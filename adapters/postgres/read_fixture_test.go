@@ -14,11 +14,12 @@ import (
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/lawtest"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
-var everyProjection = []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}}
+var everyProjection = []projections.Projection{requestlog.Projection{}, billing.Projection{}, stats.Projection{}, ledger.Projection{}}
 
 func memoryStore(testing.TB) events.Store { return memory.NewStore() }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -88,7 +89,7 @@ func (g *group) run(ctx context.Context, w *session) error {
 
 // try is one transaction. thorough looks everything up before it decides.
 func (g *group) try(ctx context.Context, w *session, thorough bool) error {
-	if err := g.s.makeDays(ctx, w, g.days()...); err != nil {
+	if err := g.openDays(ctx, w); err != nil {
 		return err
 	}
 	moved, err := g.s.begin(ctx, w, func(b *pgx.Batch) { g.ask(b, thorough) })
@@ -104,6 +105,22 @@ func (g *group) try(ctx context.Context, w *session, thorough bool) error {
 		g.decide()
 	}
 	return g.store(ctx, w)
+}
+
+// openDays makes the partitions that the batch begins streams in. One that it only goes on in is there, unless its day was
+// removed.
+func (g *group) openDays(ctx context.Context, w *session) error {
+	begun, all := g.days()
+	if err := g.s.makeDays(ctx, w, begun...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(d day) bool { _, there := w.days[d]; return !there }) { // or another process has made it
+		if err := w.loadDays(ctx); err != nil {
+			return err
+		}
+	}
+	g.there = w.days
+	return nil
 }
 
 // store writes what was decided and commits.

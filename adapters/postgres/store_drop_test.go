@@ -84,6 +84,30 @@ func TestAWholeDayIsDroppedAtOnceAndWhatIsOfTheNextClosingStays(t *testing.T) {
 	}
 }
 
+// What is told late of a day that was dropped is refused, and does not bring its partition back.
+func TestNothingIsAppendedBehindARequestWhoseDayWasDropped(t *testing.T) {
+	s := openTestStore(t, pgtest.Shared(t).NewDatabase(t))
+	removal := fillDay(t, s, oldDay, 100)
+	require.NoError(t, put(t, s, rowOf(t, requestAt(oldDay, 3), 1))[0].Err)
+	removal.Through++
+	n, err := s.Remove(context.Background(), removal, 10)
+	require.NoError(t, err)
+	require.Equal(t, 101, n)
+	refused := func(at time.Time) {
+		t.Helper()
+		results := put(t, s, rowOf(t, requestAt(at, 3), 1), rowOf(t, "node/a", events.AnyVersion))
+		require.ErrorIs(t, results[0].Err, events.ErrConflict)
+		require.ErrorContains(t, results[0].Err, "the events of its day were removed")
+		require.NoError(t, results[1].Err)
+		require.NotContains(t, tables(t, s), dayOfTime(at).table())
+	}
+	refused(oldDay)
+	require.NoError(t, put(t, s, rowOf(t, requestAt(laterDay, 3), 0))[0].Err)
+	_, err = s.session.conn.Exec(context.Background(), "DROP TABLE "+dayOfTime(laterDay).table()) // unknown to the store
+	require.NoError(t, err)
+	refused(laterDay)
+}
+
 // Whoever reads all the time can not be waited for: the day goes in chunks then.
 func TestADayThatIsReadAllTheTimeGoesInChunks(t *testing.T) {
 	dsn := pgtest.Shared(t).NewDatabase(t)

@@ -14,6 +14,7 @@ type group struct {
 	lowWater events.Position
 
 	known known
+	there map[day]events.Position // partitions; a row that goes on in another one belongs to a day that was removed
 	draft
 	results  []events.Result
 	numbers  [][]int64 // versions of an append's rows; nil where nothing was numbered
@@ -47,18 +48,24 @@ type tail struct {
 	ended   bool // by a terminal row
 }
 
-// days are the partitions of the batch.
-func (g *group) days() (days []day) {
-	seen := map[day]bool{}
+// days are the partitions of the batch: those in which it may begin a stream, and all.
+func (g *group) days() (begun, all []day) {
+	seen, beginning := map[day]bool{}, map[day]bool{}
 	for i := range g.batch {
 		for j := range g.batch[i].Rows {
-			if d := dayOf(g.batch[i].Rows[j].Stream); !seen[d] {
+			r := &g.batch[i].Rows[j]
+			d := dayOf(r.Stream)
+			if !seen[d] {
 				seen[d] = true
-				days = append(days, d)
+				all = append(all, d)
+			}
+			if r.Version <= 0 && !beginning[d] {
+				beginning[d] = true
+				begun = append(begun, d)
 			}
 		}
 	}
-	return days
+	return begun, all
 }
 
 // decide says for each append what becomes of it. false: something is not as expected, and what is known does not
@@ -115,9 +122,11 @@ func (g *group) add(i int, before map[string]tail) (conflict error) {
 		if _, seen := before[r.Stream]; !seen {
 			before[r.Stream] = t
 		}
-		switch {
+		switch _, there := g.there[dayOf(r.Stream)]; {
 		case max(len(text(r.Stream)), len(text(r.Request))) > indexedMax:
 			return fmt.Errorf("%w: a stream or request of more than %d bytes", events.ErrConflict, indexedMax)
+		case !there:
+			return fmt.Errorf("%w: %s: the events of its day were removed", events.ErrConflict, r.Stream)
 		case r.Version == events.AnyVersion:
 			if g.numbers[i] == nil {
 				g.numbers[i] = make([]int64, len(a.Rows))

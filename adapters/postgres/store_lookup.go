@@ -53,15 +53,17 @@ func (g *group) ask(b *pgx.Batch, complete bool) {
 	for i := range g.batch {
 		for j := range g.batch[i].Rows {
 			r := &g.batch[i].Rows[j]
+			d := dayOf(r.Stream)
+			if _, there := g.there[d]; !there {
+				continue
+			}
 			if complete && r.Version != events.AnyVersion {
-				d := dayOf(r.Stream)
 				places[d] = append(places[d], place{r.Stream, r.Version})
 			}
 			if _, cached := g.s.tails[r.Stream]; !complete && (cached || r.Version == 0) || seen[r.Stream] {
 				continue
 			}
 			seen[r.Stream] = true
-			d := dayOf(r.Stream)
 			streams[d] = append(streams[d], r.Stream)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -57,7 +56,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		if verified || s.refusals.single(call.Ask.Address) {
 			s.write(ctx, call, s.o.Dispatcher.Refuse(call, *r))
 		} else {
-			s.write(ctx, call, refuseOnly(call, *r))
+			s.write(ctx, call, actors.Refused(call, *r, false))
 		}
 		return
 	}
@@ -213,7 +212,7 @@ func (s *Server) models(ctx *fasthttp.RequestCtx, call *actors.Call) {
 			s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModel(nil, d, n, 0)})
 			return
 		}
-		s.write(ctx, call, answer(call, failure.New(failure.UnknownModel, "")))
+		s.write(ctx, call, actors.Refused(call, failure.New(failure.UnknownModel, ""), false))
 		return
 	}
 	s.write(ctx, call, actors.Answer{Status: 200, Headers: jsonType, Body: dialect.AppendModels(nil, d, names, 0)})
@@ -224,25 +223,7 @@ var jsonType = []actors.Header{{Name: "Content-Type", Value: "application/json"}
 func notFound(call *actors.Call) actors.Answer {
 	r := failure.New(failure.EndpointNotFound, "")
 	r.Message = call.Ask.Method + " " + call.Ask.Path + " is not served here."
-	return answer(call, r)
-}
-
-// answer is a refusal in the dialect of the client, without a record.
-func answer(call *actors.Call, r failure.Refusal) actors.Answer {
-	return actors.Answer{Status: r.Status, Headers: jsonType, Body: dialect.AppendError(nil, call.Endpoint.Dialect, dialect.Error{
-		Status: r.Status, Code: r.Code, Type: r.Type, Message: r.Message, Reason: r.Reason, RequestID: call.ID, UserHint: r.Hint,
-		RetryAfter: int(r.RetryAfter.Seconds()), Reopens: r.Until,
-	})}
-}
-
-// refuseOnly is the plain answer of early authentication (A18), without a record.
-func refuseOnly(call *actors.Call, r failure.Refusal) actors.Answer {
-	if !r.Plain {
-		a := answer(call, r)
-		a.Headers = append(slices.Clone(a.Headers), actors.Header{Name: "Retry-After", Value: strconv.Itoa(int(r.RetryAfter.Seconds()))})
-		return a
-	}
-	return actors.Answer{Status: r.Status, Headers: jsonType, Body: []byte(`{"error":"` + r.Message + `"}`)}
+	return actors.Refused(call, r, false)
 }
 
 func (s *Server) health(ctx *fasthttp.RequestCtx) {
@@ -283,7 +264,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	}
 	ctx.Response.Reset()
 	ctx.SetConnectionClose()
-	s.write(ctx, call, answer(call, r))
+	s.write(ctx, call, actors.Refused(call, r, false))
 }
 
 func isTimeout(err error) bool {

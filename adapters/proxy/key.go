@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"hash"
 	"sync"
 	"time"
 
@@ -43,20 +44,30 @@ func presented(ctx *fasthttp.RequestCtx) []byte {
 }
 
 // keyring finds the API key that a secret opens. Random keys of ours are found by their SHA-256. A bcrypt hash is
-// compared once and then remembered for five minutes under an HMAC of the secret and the hash, so that neither the
-// secret nor a key to it is kept, and a changed hash is compared anew. Whether the key is revoked, expired or its user
+// compared once and then remembered for five minutes under an HMAC of the secret, with an HMAC of secret and hash, so that
+// neither of them is kept, a changed hash is compared anew, and what is remembered is found at once among any number of
+// keys. Whether the key is revoked, expired or its user
 // disabled is looked up on every request, never remembered.
 type keyring struct {
 	secret [32]byte
 	mu     sync.Mutex
-	known  map[[32]byte]time.Time // until
-	recent map[string]time.Time   // when a key was used last, by id, to half a minute
-	work   chan struct{}          // bounds the comparisons that run at once: each costs tens of milliseconds
+	known  map[[32]byte]opened  // by the HMAC of the secret
+	recent map[string]time.Time // when a key was used last, by id, to half a minute
+	work   chan struct{}        // bounds the comparisons that run at once: each costs tens of milliseconds
+	macs   sync.Pool            // of *keyed
+}
+
+// opened is a comparison that has come out well.
+type opened struct {
+	until time.Time
+	key   string   // id
+	of    [32]byte // HMAC of the secret and the hash
 }
 
 func newKeyring() *keyring {
-	k := &keyring{known: map[[32]byte]time.Time{}, recent: map[string]time.Time{}, work: make(chan struct{}, 2)}
+	k := &keyring{known: map[[32]byte]opened{}, recent: map[string]time.Time{}, work: make(chan struct{}, 2)}
 	_, _ = rand.Read(k.secret[:]) // never fails: see crypto/rand
+	k.macs.New = func() any { return &keyed{sum: hmac.New(sha256.New, k.secret[:])} }
 	return k
 }
 
@@ -65,8 +76,11 @@ func (k *keyring) find(snap *catalog.Snapshot, secret []byte, now time.Time) *ca
 	if key := snap.KeyBySHA256(sha256.Sum256(secret)); key != nil {
 		return key
 	}
-	for _, key := range snap.BcryptKeys(string(secret)) {
-		if k.compare(secret, key.Hash, now) {
+	if key := k.remembered(snap, secret, now); key != nil {
+		return key
+	}
+	for _, key := range snap.BcryptKeys(secret) {
+		if k.compare(secret, key, now) {
 			return key
 		}
 	}
@@ -99,42 +113,48 @@ func (k *keyring) recall(snap *catalog.Snapshot, secret []byte, now time.Time) *
 		}
 		return nil
 	}
-	for _, key := range snap.BcryptKeys(string(secret)) {
-		if k.opened(k.mac(secret, key.Hash), now) {
-			return key
-		}
+	return k.remembered(snap, secret, now)
+}
+
+// remembered is the key for which a comparison that is still remembered has come out well, and whose hash has not changed since.
+func (k *keyring) remembered(snap *catalog.Snapshot, secret []byte, now time.Time) *catalog.Key {
+	sum := k.mac(secret, "")
+	k.mu.Lock()
+	o, ok := k.known[sum]
+	k.mu.Unlock()
+	if !ok || !now.Before(o.until) {
+		return nil
+	}
+	if key := snap.Key(o.key); key != nil && k.mac(secret, key.Hash) == o.of {
+		return key
 	}
 	return nil
 }
 
-// opened says that a comparison that is still remembered has come out well.
-func (k *keyring) opened(sum [32]byte, now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	until, ok := k.known[sum]
-	return ok && now.Before(until)
-}
-
-// mac is what a secret is remembered under that opens a hash.
+// mac is what a secret is remembered under; with a hash, what it was compared with.
 func (k *keyring) mac(secret []byte, hash string) (sum [32]byte) {
-	mac := hmac.New(sha256.New, k.secret[:])
-	mac.Write(secret)
-	mac.Write([]byte{0})
-	mac.Write([]byte(hash))
-	mac.Sum(sum[:0])
+	m := k.macs.Get().(*keyed)
+	m.sum.Reset()
+	m.text = append(append(append(m.text[:0], secret...), 0), hash...)
+	m.sum.Write(m.text)
+	copy(sum[:], m.sum.Sum(m.text[:0]))
+	clear(m.text)
+	k.macs.Put(m)
 	return sum
 }
 
-func (k *keyring) compare(secret []byte, hash string, now time.Time) bool {
-	sum := k.mac(secret, hash)
-	if k.opened(sum, now) {
-		return true
-	}
+// keyed is the HMAC of one keyring with room for what it is made of.
+type keyed struct {
+	sum  hash.Hash
+	text []byte
+}
+
+func (k *keyring) compare(secret []byte, key *catalog.Key, now time.Time) bool {
 	if len(secret) > 72 { // bcrypt reads no further: a longer secret is not the one that was hashed
 		return false
 	}
 	k.work <- struct{}{}
-	err := bcrypt.CompareHashAndPassword([]byte(hash), secret)
+	err := bcrypt.CompareHashAndPassword([]byte(key.Hash), secret)
 	<-k.work
 	if err != nil {
 		return false
@@ -144,14 +164,14 @@ func (k *keyring) compare(secret []byte, hash string, now time.Time) bool {
 	if len(k.known) >= cacheMax {
 		k.evict(now)
 	}
-	k.known[sum] = now.Add(cacheFor)
+	k.known[k.mac(secret, "")] = opened{now.Add(cacheFor), key.ID, k.mac(secret, key.Hash)}
 	return true
 }
 
 // evict makes room: what has run out goes, else any one entry.
 func (k *keyring) evict(now time.Time) {
-	for s, until := range k.known {
-		if !now.Before(until) {
+	for s, o := range k.known {
+		if !now.Before(o.until) {
 			delete(k.known, s)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/domain/catalog"
 )
 
-func hashed(t *testing.T, secret string) string {
+func hashed(t testing.TB, secret string) string {
 	t.Helper()
 	b, err := bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost)
 	require.NoError(t, err)
@@ -105,26 +105,29 @@ func TestWhatIsRememberedIsBoundedAndHoldsNoSecret(t *testing.T) {
 		for i := len(k.known); i < cacheMax; i++ {
 			var sum [32]byte
 			sum[0], sum[1], sum[2] = byte(i), byte(i>>8), 1
-			k.known[sum] = until
+			k.known[sum] = opened{until: until}
 		}
 	}
 	hash := hashed(t, "a-secret-of-32-bytes-exactly-1234")
+	key := &catalog.Key{ID: "a", Hash: hash}
 	full(noon.Add(time.Minute))
-	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), hash, noon))
+	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), key, noon))
 	require.Len(t, k.known, cacheMax, "one made room")
 	full(noon)
-	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), hash, noon.Add(2*time.Minute)), "remembered or not")
+	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), key, noon.Add(2*time.Minute)), "remembered or not")
 	clear(k.known)
 	full(noon)
-	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), hash, noon))
+	require.True(t, k.compare([]byte("a-secret-of-32-bytes-exactly-1234"), key, noon))
 	require.Len(t, k.known, 1, "what has run out goes first")
 	require.Equal(t, uintptr(32), unsafe.Sizeof(firstOf(k.known)))
 	for sum := range k.known {
+		of := k.known[sum].of
 		require.False(t, bytes.Contains([]byte("a-secret-of-32-bytes-exactly-1234"+hash), sum[:8]))
+		require.False(t, bytes.Contains([]byte("a-secret-of-32-bytes-exactly-1234"+hash), of[:8]))
 	}
 }
 
-func firstOf(m map[[32]byte]time.Time) (sum [32]byte) {
+func firstOf(m map[[32]byte]opened) (sum [32]byte) {
 	for s := range m {
 		return s
 	}

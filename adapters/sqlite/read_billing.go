@@ -34,7 +34,9 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 	}
 	lines := []billing.Line{}
 	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		lines = append(lines, billing.FromRow(q.By, row))
+		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
+			lines = append(lines, l)
+		}
 		return nil
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // bulks are the numbers of rows for which there is a statement: one that goes on to the next row need not find its place
 // in the table and in each index again. The last is 1.
-var bulks = [...]int{32, 8, 1}
+var bulks = [...]int{64, 16, 4, 1}
 
 // insertStmt inserts as many rows as its place in bulks says.
 type insertStmt struct {
@@ -136,11 +136,13 @@ func (g *group) bindRow(b *binder, was *usual, r *events.Row) {
 
 // follow notes what is known of a row's stream behind the row.
 func (s *Store) follow(r *events.Row, version int64) {
-	if r.Terminal {
+	t, known := s.tails[r.Stream]
+	late := version > 0 && !known && strings.HasPrefix(r.Stream, events.RequestStreams) // behind the end of a request
+	if r.Terminal || late {
 		delete(s.tails, r.Stream) // rarely asked for again
 		return
 	}
-	s.tails[r.Stream] = tail{version + int64(len(r.Facts)), version == 0 || s.tails[r.Stream].open}
+	s.tails[r.Stream] = tail{version + int64(len(r.Facts)), version == 0 || t.open}
 }
 
 // inserting is the statement for so many rows, by the place in bulks.

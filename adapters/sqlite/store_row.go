@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"strings"
+	"unsafe"
 
 	"github.com/cockroachdb/errors"
 	"github.com/ncruces/go-sqlite3"
@@ -210,10 +211,12 @@ func (b *binder) next(err error) {
 	}
 }
 
-func (b *binder) integer(v int64)  { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
-func (b *binder) text(v string)    { b.n++; b.next(b.stmt.BindText(b.n, v)) }
-func (b *binder) null()            { b.n++; b.next(b.stmt.BindNull(b.n)) }
-func (b *binder) rawText(v []byte) { b.n++; b.next(b.stmt.BindRawText(b.n, v)) }
+func (b *binder) integer(v int64) { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
+func (b *binder) text(v string)   { b.n++; b.next(b.stmt.BindText(b.n, v)) }
+func (b *binder) null()           { b.n++; b.next(b.stmt.BindNull(b.n)) }
+
+// rawText binds bytes as a text without making a string of them first.
+func (b *binder) rawText(v []byte) { b.text(unsafe.String(unsafe.SliceData(v), len(v))) }
 
 // blob binds nil as an empty blob, not as NULL.
 func (b *binder) blob(v []byte) {

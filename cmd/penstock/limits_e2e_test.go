@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,8 +16,8 @@ import (
 	"github.com/penstock/penstock/domain/money"
 )
 
-// kill -9 with fifty clients on a strict budget of one dollar and fifty on sixty requests per minute: before and after it
-// together they never get more (B29, B48, A33; pains 1, 9, 64).
+// kill -9 with fifty clients on each of a strict budget, a strict balance and a window of a subscription of one dollar, and on sixty
+// requests per minute: before and after it together they never get more (B25, B29, B48, A33; pains 1, 9, 23, 64).
 func TestKillLoosensNoLimit(t *testing.T) { killedAtTheLimit(t, newInstance(t)) }
 
 func TestKillLoosensNoLimitOnPostgreSQL(t *testing.T) {
@@ -31,10 +32,16 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 	i.start()
 	i.configure(up)
 	i.run(0, "kind: price\nmodel: dear\ninput: \"100\"\noutput: \"500\"\n", "apply", "-f", "-") // 0.007 each
+	i.run(0, "kind: user\nid: owner\nbudget: strict\n---\nkind: user\nid: member\nbudget: strict\n", "apply", "-f", "-")
+	i.run(0, "", "credit", "owner", "1", "--id", "first")
+	i.run(0, "", "subscription", "grant", "member", "--id", "s", "--daily", "1")
 	keys := map[string]string{
-		"poor": strings.TrimSpace(i.run(0, "", "key", "create", "--id", "poor", "--budget", "1", "--budget-mode", "strict")),
-		"slow": strings.TrimSpace(i.run(0, "", "key", "create", "--id", "slow", "--rpm", "60")),
+		"poor":   strings.TrimSpace(i.run(0, "", "key", "create", "--id", "poor", "--budget", "1", "--budget-mode", "strict")),
+		"slow":   strings.TrimSpace(i.run(0, "", "key", "create", "--id", "slow", "--rpm", "60")),
+		"owner":  strings.TrimSpace(i.run(0, "", "key", "create", "--id", "owner", "--user", "owner")),
+		"member": strings.TrimSpace(i.run(0, "", "key", "create", "--id", "member", "--user", "member")),
 	}
+	moneyed := []string{"poor", "owner", "member"}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: 30 * time.Second}
 	began := time.Now()
 	ask := func(of, rid string) int {
@@ -73,9 +80,9 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 		return n
 	}
 	wg := crowd(0)
-	for end := time.Now().Add(10 * time.Second); reached("poor") < 20 || reached("slow") < 20; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); reached("poor") < 20 || reached("slow") < 20 || reached("owner") < 20 || reached("member") < 20; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("only %d and %d", reached("poor"), reached("slow"))
+			t.Fatalf("only %d, %d, %d and %d", reached("poor"), reached("slow"), reached("owner"), reached("member"))
 		}
 	}
 	i.signal(syscall.SIGKILL)
@@ -83,11 +90,14 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 	client.CloseIdleConnections()
 	i.start()
 	crowd(1).Wait()
-	for range 200 { // alone: nothing is set aside for others
-		if ask("poor", "poor-last") != 200 {
-			break
+	for _, of := range moneyed {
+		for range 200 { // alone: nothing is set aside for others
+			if ask(of, of+"-last") != 200 {
+				break
+			}
 		}
 	}
+	i.run(0, "", "credit", "owner", "1", "--id", "first") // whoever repeats it books nothing
 	if out := i.run(0, "", "key", "status", "poor"); !strings.Contains(out, "strict: ") || !strings.Contains(out, " of 1 USD spent, 0 set aside") {
 		t.Errorf("key status: %s", out)
 	}
@@ -97,18 +107,38 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 	if n := reached("slow"); n > 60 && time.Since(began) < time.Minute {
 		t.Errorf("%d requests of rpm 60 reached the upstream", n)
 	}
-	var sum money.Amount
+	sums := map[string]money.Amount{}
 	sent := 0
 	for _, e := range i.logs() {
-		if a, err := money.Parse(e.Cost); err == nil && e.Key == "poor" {
-			sum += a
+		if a, err := money.Parse(e.Cost); err == nil {
+			sums[e.Key] += a
 		}
 		if e.Key == "slow" && e.Sent {
 			sent++
 		}
 	}
-	if sum > money.USD || sum < 95*money.USD/100 {
-		t.Errorf("%s was spent", sum)
+	for _, of := range moneyed {
+		if sum := sums[of]; sum > money.USD || sum < 95*money.USD/100 {
+			t.Errorf("%s was spent by %s", sum, of)
+		}
+	}
+	for _, user := range []string{"owner", "member"} {
+		var a struct {
+			Left, Reserved money.Amount
+			Subscriptions  []struct {
+				Windows []struct{ Spent, Reserved money.Amount }
+			}
+		}
+		if err := json.Unmarshal([]byte(i.run(0, "", "balance", user, "--json")), &a); err != nil {
+			t.Fatal(err)
+		}
+		spent := money.USD - a.Left
+		if user == "member" {
+			spent = a.Subscriptions[0].Windows[0].Spent
+		}
+		if spent != sums[user] || a.Reserved != 0 {
+			t.Errorf("%s has spent %s by its account, %s by the log", user, spent, sums[user])
+		}
 	}
 	if sent != 60 && time.Since(began) < time.Minute {
 		t.Errorf("%d were sent of rpm 60", sent)

@@ -57,7 +57,7 @@ func TestSeedMakesTheSameEventsFromTheSameFlagsAndNeverAddsToAStore(t *testing.T
 		t.Errorf("filled twice: %v", err)
 	}
 	said, err := seed(first, "-replay")
-	if err != nil || strings.Count(said, "events/s") != 3 {
+	if err != nil || strings.Count(said, "events/s") != 5 {
 		t.Errorf("%s, %v", said, err)
 	}
 }

@@ -17,13 +17,15 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
 // measure folds all events into a shadow of each projection and prints what that took.
 func measure(ctx context.Context, out io.Writer, store events.Store, data, dsn string) error {
-	for _, p := range []projections.Projection{billing.Projection{}, stats.Projection{}, requestlog.Projection{}} {
+	list := []projections.Projection{billing.Projection{}, stats.Projection{}, ledger.Projection{}, requestlog.Projection{}, requestlog.Marker{}}
+	for _, p := range list {
 		if err := measureOne(ctx, out, store, p, data, dsn); err != nil {
 			return err
 		}

@@ -15,6 +15,12 @@ const resetsMax = 366 * 24 * time.Hour
 // Operator is the source of a block that a person asked for. It is not capped, and neither is that of a person's rule.
 const Operator = "operator"
 
+// Reasons of blocks by which an upstream limits its use.
+const (
+	ReasonRate  = "http_429" // a burst limit
+	ReasonQuota = "quota"    // the end of a quota, or of the money
+)
+
 // RulePrefix begins the source of a block by an operator's failure rule.
 const RulePrefix = "rule "
 
@@ -161,6 +167,19 @@ func (b *Block) Active(now time.Time) bool { return now.Before(b.until) }
 // Probing says whether the account is on probation: its block is over, but only single probes go through.
 func (b *Block) Probing(now time.Time) bool {
 	return b.probed && !now.Before(b.until) && (b.resets.IsZero() || now.Before(b.resets))
+}
+
+// Limited says that a limit of the upstream holds: it was met, and nobody knows yet that it is over.
+func (b *Block) Limited(now time.Time) bool {
+	return (b.reason == ReasonRate || b.reason == ReasonQuota) && b.holds(now)
+}
+
+// Resets is when the upstream said that it will serve again; zero: it did not say.
+func (b *Block) Resets() time.Time {
+	if b.resets.IsZero() && !b.probed {
+		return b.until
+	}
+	return b.resets
 }
 
 // holds says that the account is blocked or on probation.

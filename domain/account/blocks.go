@@ -17,10 +17,9 @@ type Blocks struct {
 	models  map[string]*Block // blocked or on probation; what is over goes when another one comes
 }
 
-// of is the block of a model, nil when there is none.
+// of is the block of a model, nil when there is none. It changes nothing, so that many may look at a clone at once.
 func (s *Blocks) of(model string) *Block {
 	if model == "" {
-		s.whole.Account = s.Account
 		return &s.whole
 	}
 	return s.models[model]
@@ -28,6 +27,7 @@ func (s *Blocks) of(model string) *Block {
 
 // Apply blocks a model, or with "" all of them. See Block.Apply.
 func (s *Blocks) Apply(now time.Time, model string, a Ask) *Blocked {
+	s.whole.Account = s.Account
 	if b := s.of(model); b != nil {
 		return b.Apply(now, a)
 	}
@@ -94,6 +94,17 @@ func (s *Blocks) Check(model string, now time.Time) (ok bool, until time.Time) {
 	return ok && okModel, until
 }
 
+// ModelUntil is until when a model is blocked on its own; zero: it is not, or it is on probation.
+func (s *Blocks) ModelUntil(model string, now time.Time) time.Time {
+	if b := s.models[model]; b != nil && b.Active(now) {
+		return b.until
+	}
+	return time.Time{}
+}
+
+// AnyModel says that blocks of single models are kept.
+func (s *Blocks) AnyModel() bool { return len(s.models) > 0 }
+
 // Release is Block's.
 func (s *Blocks) Release(p Permit) {
 	if b := s.of(p.Model); b != nil {
@@ -131,6 +142,7 @@ func (s *Blocks) Clear(now time.Time, by string) []*Unblocked {
 
 // Evolve applies a stored fact of this account at the time that its envelope says.
 func (s *Blocks) Evolve(fact any, at time.Time) {
+	s.whole.Account = s.Account
 	switch f := fact.(type) {
 	case *Blocked:
 		b := s.of(f.Model)

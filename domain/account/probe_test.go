@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 )
@@ -155,6 +156,56 @@ func TestABlockOfOneModelLeavesTheOthersAlone(t *testing.T) {
 	}
 	if facts := s.Clear(in(5*time.Minute), Operator); len(facts) != 2 || facts[0].Model != "" || facts[1].Model != "y" {
 		t.Fatalf("%+v", facts)
+	}
+}
+
+// Planning looks at copies from many goroutines (E18).
+func TestACloneIsOnlyReadAndSaysUntilWhenAModelIsBlocked(t *testing.T) {
+	s := Blocks{Account: "a"}
+	s.Apply(t0, "m", Ask{Until: in(time.Minute), Reason: ReasonRate})
+	s.Apply(t0, "n", Ask{Until: in(time.Minute), Probe: true})
+	c := s.Clone()
+	s.Clear(t0, Operator)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if !c.AnyModel() || !c.ModelUntil("m", t0).Equal(in(time.Minute)) || !c.ModelUntil("x", t0).IsZero() || !c.ModelUntil("", t0).IsZero() {
+				t.Error("the copy has changed")
+			}
+			if !c.ModelUntil("n", in(time.Minute)).IsZero() || c.Whole().Limited(t0) {
+				t.Error("blocked beyond its time, or as a whole")
+			}
+		})
+	}
+	all.Wait()
+	if s.AnyModel() || !s.ModelUntil("m", t0).IsZero() {
+		t.Error("still blocked after the block was lifted")
+	}
+}
+
+// B50: from the refusal until the upstream's own time, or a success, nothing is left of a limit.
+func TestABlockSaysWhetherALimitHoldsAndUntilWhen_B50(t *testing.T) {
+	for _, c := range []struct {
+		says    string
+		ask     Ask
+		limited [3]bool // at once, after a minute, after an hour
+		resets  time.Duration
+	}{
+		{"a burst is over with its block", Ask{Until: in(time.Minute), Reason: ReasonRate}, [3]bool{true, false, false}, time.Minute},
+		{"a quota that was cut short holds until its reset", Ask{Until: in(time.Minute), Resets: in(time.Hour), Probe: true, Reason: ReasonQuota}, [3]bool{true, true, false}, time.Hour},
+		{"one without an end holds until a success", Ask{Until: in(time.Minute), Probe: true, Reason: ReasonQuota}, [3]bool{true, true, true}, 0},
+		{"a refused credential is no limit", Ask{Until: in(time.Minute), Reason: "auth"}, [3]bool{}, time.Minute},
+	} {
+		b := Block{Account: "a"}
+		b.Apply(t0, c.ask)
+		got := [3]bool{b.Limited(t0), b.Limited(in(time.Minute)), b.Limited(in(time.Hour))}
+		resets := time.Duration(0)
+		if at := b.Resets(); !at.IsZero() {
+			resets = at.Sub(t0)
+		}
+		if got != c.limited || resets != c.resets {
+			t.Errorf("%s: %v, resets in %s", c.says, got, resets)
+		}
 	}
 }
 

@@ -64,6 +64,7 @@ type Reposting struct {
 	Reprice      string       `json:"reprice"`
 	Key          string       `json:"key,omitempty"`
 	User         string       `json:"user,omitempty"`
+	Model        string       `json:"model,omitempty"`
 	Upstream     string       `json:"upstream,omitempty"`
 	PaidBy       string       `json:"paid_by,omitempty"`
 	Attempts     int64        `json:"attempts"`

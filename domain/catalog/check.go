@@ -75,12 +75,25 @@ func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) 
 // id checks the name of a resource: it stands in paths, streams and command lines. Prices may also use the signs of
 // model names.
 func (c *checker) id(field, id, more string) {
-	if id == "" {
-		c.fail(field, "is required")
-		return
-	}
 	if len(id) > idMax {
 		c.fail(field, "is longer than %d bytes", idMax)
+	}
+	if fault := signFault(id, more); fault != "" {
+		c.fail(field, "%s", fault)
+	}
+}
+
+// IDFault is what is wrong with an id that is made as those of resources are; "" when nothing is.
+func IDFault(id string) string {
+	if len(id) > idMax {
+		return fmt.Sprintf("is longer than %d bytes", idMax)
+	}
+	return signFault(id, "")
+}
+
+func signFault(id, more string) string {
+	if id == "" {
+		return "is required"
 	}
 	for i := range len(id) {
 		b := id[i]
@@ -88,9 +101,9 @@ func (c *checker) id(field, id, more string) {
 		if letter || i > 0 && strings.IndexByte("._-:@+", b) >= 0 || strings.IndexByte(more, b) >= 0 {
 			continue
 		}
-		c.fail(field, "must be letters, digits and ._-:@+%s, with a letter or digit first", more)
-		return
+		return "must be letters, digits and ._-:@+" + more + ", with a letter or digit first"
 	}
+	return ""
 }
 
 func (c *checker) slots(slots *int) *int {
@@ -268,6 +281,7 @@ func (c *checker) key(r Key, s *State) Resource {
 		c.text(indexed("models", i), m, true)
 	}
 	r.Models = emptyIsNil(slices.Clone(r.Models))
+	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
 	r.Slots = c.slots(r.Slots)
 	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
 	r.ExpiresAt = utc(r.ExpiresAt)

@@ -167,6 +167,8 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 		{&Key{ID: "k", Hash: shaHash(1), Upstreams: []string{"none"}}, "key k: upstreams[0]: upstream none does not exist"},
 		{&Key{ID: "k", Hash: shaHash(1), Access: "some"}, "key k: access: must be restricted or unrestricted"},
 		{&Key{ID: "k", Hash: shaHash(1), Access: Unrestricted, Upstreams: []string{"up"}}, "key k: upstreams: only with access: restricted"},
+		{&Key{ID: "k", Hash: shaHash(1), Multiplier: "100.5"}, "key k: multiplier: must be 0..100"},
+		{&Key{ID: "k", Hash: shaHash(1), Multiplier: "1.00001"}, "key k: multiplier: must be a decimal"},
 		{&Key{ID: "k", Hash: shaHash(1), Models: []string{""}}, "key k: models[0]: is required"},
 		{price(func(p *Price) { p.Model = "" }), "price: model: is required"},
 		{price(func(p *Price) { p.Input = "" }), `price m: input: is required ("0" is free)`},

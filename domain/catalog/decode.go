@@ -20,7 +20,7 @@ type Extras struct {
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
 // d duration, t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
-// for a list, {o} object of objects whose fields stand under "*". "-" is a field that comes later.
+// for a list, {o} object of objects whose fields stand under "*".
 var fields = map[Kind]string{
 	KindUpstream: `base_url s|path_prefix s|capabilities []s|priority i|weight i|slots i
 		queue o|queue.enabled b|queue.timeout d|queue.max_length i|queue.discipline s|queue.age_every d|queue.fail_fast b
@@ -32,8 +32,8 @@ var fields = map[Kind]string{
 		affinity_migration o|affinity_migration.enabled b|affinity_migration.metric s|affinity_migration.threshold i|affinity_migration.direction s` + moneyFields,
 	KindAccount: `upstream s|api_key s|slots i|active b|priority i|expires_at t`,
 	KindGroup:   `upstreams []s|accounts []s|multiplier n|strategy s|affinity s|clients []s` + moneyFields,
-	KindUser:    `name s|slots i|disabled b|overdraft -|limits.rpm i|limits.tpm i` + moneyFields + `|budget -`,
-	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|slots i|priority s|weight i|expires_at t|revoked b|limits.rpm i|limits.tpm i` + moneyFields + `
+	KindUser:    `name s|slots i|disabled b|overdraft n|limits.rpm i|limits.tpm i` + moneyFields,
+	KindKey: `hash s|prefix s|user s|group s|access s|upstreams []s|models []s|multiplier n|slots i|priority s|weight i|expires_at t|revoked b|limits.rpm i|limits.tpm i` + moneyFields + `
 		ips o|ips.allow []s|ips.deny []s|max_ips i|ip_window d|curfew o|curfew.from s|curfew.to s|curfew.zone s`,
 	KindPrice: `model s|upstream s|effective_from t|max_input_tokens i|max_output_tokens i|source s|origin s|` + rateFields("") +
 		`|tiers []o|tiers.above_input_tokens i|tiers.inclusive b|` + rateFields("tiers.") +
@@ -49,8 +49,6 @@ var fields = map[Kind]string{
 const moneyFields = `|limits o|limits.spending []o|limits.spending.period s|limits.spending.hours i|limits.spending.zone s
 	limits.spending.limit n|limits.budget n|budget s`
 
-const notYet = "not supported yet"
-
 // schema is the table of one kind, taken apart.
 func schema(kind Kind) map[string]string {
 	types := map[string]string{"kind": "s"}
@@ -65,7 +63,7 @@ func schema(kind Kind) map[string]string {
 }
 
 // DecodeResource reads one resource in the form of resource files, as JSON. The kind may be "" when the text names it.
-// Unknown and doubled fields, wrong types and fields that come later are errors that name the field; all of them are
+// Unknown and doubled fields and wrong types are errors that name the field; all of them are
 // reported at once. Defaults that depend on a field being absent are set; Decide does the rest.
 func DecodeResource(kind Kind, text []byte) (Resource, Extras, error) {
 	var head struct {
@@ -201,25 +199,10 @@ func (w *walker) field(shown, path, parent string) any {
 		w.fail(shown, "is not accepted; give its hash")
 	case !known:
 		w.fail(shown, "unknown field")
-	case typ == "-", typ == "o-":
-		return w.later(shown, path, typ)
 	default:
 		return w.value(shown, path, typ)
 	}
 	return w.value(shown, path, "?")
-}
-
-// later refuses a field that comes later by its own name: limits.rpm rather than limits.
-func (w *walker) later(shown, path, typ string) any {
-	before := len(w.faults)
-	if typ == "-" {
-		typ = "?"
-	}
-	v := w.value(shown, path, typ)
-	if v != nil && len(w.faults) == before {
-		w.fail(shown, notYet)
-	}
-	return nil
 }
 
 func dotted(path, name string) string {

@@ -25,11 +25,15 @@ func (g *Grant) Account(a *CompiledAccount) bool {
 // group only what the group has, and both conditions together when both are there (A38, A39, C40).
 func (s *Snapshot) Grant(k *Key) Grant { return s.grants[k.ID] }
 
-// Multipliers are all factors on what an attempt at an upstream costs a caller of a group. That of the group is One for
-// callers without one.
-func (s *Snapshot) Multipliers(u *CompiledUpstream, group string) pricing.Multipliers {
-	m := pricing.Multipliers{Input: u.Input, Output: u.Output, Group: pricing.One}
-	if g := s.groups[group]; g != nil {
+// Payer is on whose behalf an attempt is made: the ids of its group, if it has one, and of its key, as of the request's
+// admission.
+type Payer struct{ Group, Key string }
+
+// Multipliers are all factors on what an attempt at an upstream costs a payer. A group or key that is not in force counts as
+// One.
+func (s *Snapshot) Multipliers(u *CompiledUpstream, by Payer) pricing.Multipliers {
+	m := pricing.Multipliers{Input: u.Input, Output: u.Output, Group: pricing.One, Key: s.keyMultipliers[by.Key]}
+	if g := s.groups[by.Group]; g != nil {
 		m.Group = g.Multiplier
 	}
 	return m
@@ -55,9 +59,20 @@ func (s *Snapshot) buildCallers(users, groups, keys []Resource) {
 	s.grants = make(map[string]Grant, len(keys))
 	for _, r := range keys {
 		k := r.(*Key)
+		m, err := pricing.ParseMultiplier(k.Multiplier)
+		if err != nil {
+			s.skip(Ref{KindKey, k.ID}, "multiplier", err.Error())
+			continue
+		}
 		if fault := s.keys.add(k); fault != "" {
 			s.skip(Ref{KindKey, k.ID}, "hash", fault)
 			continue
+		}
+		if m != pricing.One {
+			if s.keyMultipliers == nil {
+				s.keyMultipliers = map[string]*pricing.Multiplier{}
+			}
+			s.keyMultipliers[k.ID] = &m
 		}
 		s.grants[k.ID] = s.keyGrant(k)
 	}

@@ -64,13 +64,13 @@ func (s *Snapshot) KeyBySHA256(sum [32]byte) *Key { return s.keys.bySHA256[sum] 
 
 // BcryptKeys is the keys with a bcrypt hash that a secret could belong to: those whose prefix the secret begins with,
 // and those that have none. The secret is not kept.
-func (s *Snapshot) BcryptKeys(secret string) []*Key {
+func (s *Snapshot) BcryptKeys(secret []byte) []*Key {
 	var found []*Key
 	for _, n := range s.keys.lengths {
 		if n > len(secret) {
 			break
 		}
-		if more := s.keys.bcrypt[secret[:n]]; found == nil {
+		if more := s.keys.bcrypt[string(secret[:n])]; found == nil {
 			found = slices.Clip(more)
 		} else {
 			found = append(found, more...)

@@ -100,7 +100,7 @@ func TestFaultsInLimitsNameTheField(t *testing.T) {
 		{KindKey, `"limits":{"spending":[{"period":"daily","zone":"Local","limit":"1"}]}`, "limits.spending[0].zone: must be the name of a time zone such as Europe/Berlin"},
 		{KindKey, `"limits":{"spending":[` + long + `]}`, "limits.spending[1]: has the same period as limits.spending[0]"},
 		{KindKey, `"limits":{"budget":"-1"},"budget":"lax"`, `limits.budget: must be an amount of USD such as "10.50", more than 0 and at most 100,000,000 | key x: budget: must be strict or postpaid`},
-		{KindUser, `"budget":"strict","overdraft":"5"`, "budget: not supported yet | user x: overdraft: not supported yet"},
+		{KindUser, `"budget":"lax","overdraft":"-5"`, `budget: must be strict or postpaid | user x: overdraft: must be an amount of USD such as "10.50", more than 0 and at most 100,000,000`},
 		{KindGroup, `"limits":{"rpm":5}`, "limits.rpm: unknown field"},
 		{KindUpstream, `"base_url":"http://h","capabilities":["openai_responses"],"limits":{"tpm":5}`, "limits.tpm: unknown field"},
 		{KindGroup, `"clients":["codex","claude code"]`, `clients[1]: must be a client such as codex, or "codex >= 0.40"`},

@@ -185,7 +185,7 @@ func version(s *pricing.Sheet) string {
 // What a strict budget reserves is the dearest of the candidates, or a refusal that says which of them has no bound.
 func TestTheWorstCaseIsTheDearestOffer(t *testing.T) {
 	s := NewState()
-	k := &Key{ID: "k", Hash: shaHash(1), Access: Unrestricted, Group: "g"}
+	k := &Key{ID: "k", Hash: shaHash(1), Access: Unrestricted, Group: "g", Multiplier: "1.5"}
 	dear := upstream("dear")
 	dear.Multipliers.Input = "3"
 	for _, r := range []Resource{
@@ -201,16 +201,16 @@ func TestTheWorstCaseIsTheDearestOffer(t *testing.T) {
 		offers           []Offer
 		upstream, caller string
 	}{
-		{[]Offer{offer("cheap", "m")}, "2.0000000016", "4.0000000016"},
-		{[]Offer{offer("cheap", "m"), offer("dear", "m")}, "4.0000000016", "8.0000000016"},
+		{[]Offer{offer("cheap", "m")}, "2.0000000016", "6.0000000016"},
+		{[]Offer{offer("cheap", "m"), offer("dear", "m")}, "4.0000000016", "12.0000000016"},
 		{nil, "0", "0"},
 	} {
-		got, err := b.Worst(k, ask, noon, c.offers...)
+		got, err := b.Worst(Payer{"g", k.ID}, ask, noon, c.offers...)
 		if err != nil || got.Upstream.String() != c.upstream || got.Caller.String() != c.caller {
 			t.Errorf("%d offers: %s and %s, %v", len(c.offers), got.Upstream, got.Caller, err)
 		}
 	}
-	if _, err := b.Worst(k, ask, noon, offer("cheap", "o"), offer("dear", "o")); !errors.Is(err, pricing.ErrUnboundable) || !strings.Contains(err.Error(), "model o at upstream dear") {
+	if _, err := b.Worst(Payer{"g", k.ID}, ask, noon, offer("cheap", "o"), offer("dear", "o")); !errors.Is(err, pricing.ErrUnboundable) || !strings.Contains(err.Error(), "model o at upstream dear") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -161,6 +161,8 @@ type Key struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Revoked   bool       `json:"revoked"`
 
+	Multiplier string `json:"multiplier,omitempty"` // on what its caller pays, beside the group's; "" is 1
+
 	Limits   *Limits  `json:"limits,omitempty"`
 	Budget   string   `json:"budget,omitempty"` // how its limits of money are kept: "" as its user's, "strict", "postpaid"
 	IPs      *IPs     `json:"ips,omitempty"`

@@ -15,6 +15,7 @@ import (
 type Snapshot struct {
 	Revision int64
 	Settings Settings
+	Born     map[Ref]bool   // users and keys of ids that were never there before the snapshot that this one follows
 	Skipped  []InvalidError // rows that are out of force, by kind and id; one bad row never takes others along
 
 	upstreams []*CompiledUpstream // by id
@@ -25,12 +26,14 @@ type Snapshot struct {
 
 	keys   keyIndex
 	grants map[string]Grant // by key id
-	users  map[string]*User
-	groups map[string]*CompiledGroup
-	prices priceBook
-	rules  []*CompiledRule          // by priority and id
-	hooks  []*Webhook               // by id
-	access map[string]*access.Rules // by key id, of those that have any
+	// keyMultipliers has only those that are not One.
+	keyMultipliers map[string]*pricing.Multiplier
+	users          map[string]*User
+	groups         map[string]*CompiledGroup
+	prices         priceBook
+	rules          []*CompiledRule          // by priority and id
+	hooks          []*Webhook               // by id
+	access         map[string]*access.Rules // by key id, of those that have any
 }
 
 // CompiledUpstream is an upstream with all that its row means.
@@ -87,6 +90,7 @@ func Build(s *State, prev *Snapshot) *Snapshot {
 		if row.broken != "" {
 			b.skip(ref, "", row.broken)
 		}
+		b.born(ref, row, prev)
 	}
 	for _, list := range rows {
 		slices.SortFunc(list, func(x, y Resource) int { return cmp.Compare(x.Ident(), y.Ident()) })
@@ -109,6 +113,18 @@ func Build(s *State, prev *Snapshot) *Snapshot {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Field, y.Field))
 	})
 	return b
+}
+
+// born notes whose stream has begun since the previous snapshot.
+func (s *Snapshot) born(ref Ref, row row, prev *Snapshot) {
+	switch {
+	case prev == nil || row.version != 1 || row.resource == nil:
+	case ref.Kind == KindUser && prev.users[ref.ID] == nil, ref.Kind == KindKey && prev.keys.byID[ref.ID] == nil:
+		if s.Born == nil {
+			s.Born = map[Ref]bool{}
+		}
+		s.Born[ref] = true
+	}
 }
 
 func (s *Snapshot) skip(ref Ref, field, reason string) {

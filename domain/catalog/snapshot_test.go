@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,7 @@ func TestBadRowsAreSkippedAndCounted_E52(t *testing.T) {
 		{account("orphan", "nowhere"), "account orphan: upstream"},
 		{&Group{ID: "bad", Multiplier: "x"}, "group bad: multiplier"},
 		{&Key{ID: "bad", Hash: "md5:1"}, "key bad: hash"},
+		{&Key{ID: "bad", Hash: shaHash(2), Multiplier: "dear"}, "key bad: multiplier"},
 		{&Key{ID: "zwin", Hash: shaHash(1)}, "key zwin: hash"},
 		{&Price{ID: "bad", Model: "m", Input: "1", Output: "a lot"}, "price bad: output"},
 		{&Rule{ID: "bad", Match: RuleMatch{BodyPattern: "("}}, "rule bad: match.body_pattern"},
@@ -178,7 +180,7 @@ func TestKeysAreFoundByTheirSecret_A13(t *testing.T) {
 	}
 	ids := func(secret string) string {
 		var out []string
-		for _, k := range b.BcryptKeys(secret) {
+		for _, k := range b.BcryptKeys([]byte(secret)) {
 			out = append(out, k.ID)
 		}
 		return strings.Join(out, " ")
@@ -223,6 +225,7 @@ func TestAuthorization_A13_A17_A24(t *testing.T) {
 	}
 }
 
+// B7.
 func TestModelsOfAKey_A31_A35(t *testing.T) {
 	k := &Key{Models: []string{"gpt-5", "claude-*", "?-mini"}}
 	for model, want := range map[string]bool{"gpt-5": true, "gpt-5-mini": false, "claude-": true, "claude-opus-4": true, "my-claude-x": false, "o-mini": true, "-mini": false, "": true} {
@@ -292,11 +295,12 @@ func TestGrants_A38_A39_C40_D21_D24_D50_E17(t *testing.T) {
 	}
 }
 
-// C34: the factors of the upstream and of the group reach the price.
+// C34: the factors of the upstream, of the group and of the key reach the price.
 func TestMultipliersOfAnAttempt_C34(t *testing.T) {
 	u := upstream("a")
 	u.Multipliers = Multipliers{Input: "0.5", Output: "2"}
-	b := Build(raw(u, upstream("b"), &Group{ID: "g", Multiplier: "1.2"}, &Key{ID: "in", Hash: shaHash(1), Group: "g"}, &Key{ID: "out", Hash: shaHash(2)}), nil)
+	b := Build(raw(u, upstream("b"), &Group{ID: "g", Multiplier: "1.2"}, &Key{ID: "in", Hash: shaHash(1), Group: "g"}, &Key{ID: "out", Hash: shaHash(2)},
+		&Key{ID: "both", Hash: shaHash(3), Group: "g", Multiplier: "0.75"}, &Key{ID: "free", Hash: shaHash(4), Multiplier: "0"}), nil)
 	for _, c := range []struct {
 		up, key string
 		want    pricing.Multipliers
@@ -304,10 +308,15 @@ func TestMultipliersOfAnAttempt_C34(t *testing.T) {
 		{"a", "in", pricing.Multipliers{Input: 5000, Output: 20_000, Group: 12_000}},
 		{"a", "out", pricing.Multipliers{Input: 5000, Output: 20_000, Group: pricing.One}},
 		{"b", "out", pricing.Plain()},
+		{"b", "both", pricing.Multipliers{Input: pricing.One, Output: pricing.One, Group: 12_000, Key: ptr[pricing.Multiplier](7500)}},
+		{"a", "free", pricing.Multipliers{Input: 5000, Output: 20_000, Group: pricing.One, Key: ptr[pricing.Multiplier](0)}},
 	} {
-		if got := b.Multipliers(b.Upstream(c.up), b.Key(c.key).Group); got != c.want {
+		if got := b.Multipliers(b.Upstream(c.up), Payer{b.Key(c.key).Group, c.key}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %s: %+v", c.up, c.key, got)
 		}
+	}
+	if got := b.Multipliers(b.Upstream("b"), Payer{"gone", "gone"}); got != pricing.Plain() {
+		t.Errorf("of what is gone: %+v", got)
 	}
 }
 

@@ -15,12 +15,12 @@ type Offer struct {
 }
 
 // Worst is the most that one attempt of a request can cost at any of the offers, by the prices of a time and the
-// multipliers of the key. It is what a strict budget reserves; each further attempt may cost as much again. The error wraps
+// multipliers of the payer. It is what a strict budget reserves; each further attempt may cost as much again. The error wraps
 // one of pricing and names the upstream; without offers there is nothing to reserve.
-func (s *Snapshot) Worst(k *Key, a pricing.Ask, at time.Time, offers ...Offer) (pricing.Bound, error) {
+func (s *Snapshot) Worst(by Payer, a pricing.Ask, at time.Time, offers ...Offer) (pricing.Bound, error) {
 	var worst pricing.Bound
 	for _, o := range offers {
-		b, err := s.Sheets(o.Model, o.UpstreamModel, o.Upstream.ID, at).Worst(a, s.Multipliers(o.Upstream, k.Group))
+		b, err := s.Sheets(o.Model, o.UpstreamModel, o.Upstream.ID, at).Worst(a, s.Multipliers(o.Upstream, by))
 		if err != nil {
 			return pricing.Bound{}, fmt.Errorf("model %s at upstream %s: %w", o.Model, o.Upstream.ID, err)
 		}

@@ -25,31 +25,37 @@ func (l *Limit) later(source string, d time.Duration) {
 	}
 }
 
-// window is a limit of which an upstream reports what is left and when that comes back.
+// window is a limit of which an upstream reports how much it is, what is left and when that comes back.
 type window struct {
-	left, reset string // headers
-	name        string // how OpenAI's error.type names it
+	most, left, reset string // headers
+	name              string // how OpenAI's error.type names it
 }
 
 // windows are those of OpenAI (also Azure, Groq and many more) and Anthropic. Of several, those count of which nothing is
 // left, or which the error names: the others are reported with every answer.
 var windows = []window{
-	{"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", "requests"},
-	{"X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", "tokens"},
-	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset", ""},
-	{"Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", ""},
-	{"Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", ""},
-	{"Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset", ""},
-	{"Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", ""},
+	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", "requests"},
+	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", "tokens"},
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", ""},
+	anthropicWindow("Requests"), anthropicWindow("Tokens"), anthropicWindow("Input-Tokens"), anthropicWindow("Output-Tokens"),
+}
+
+func anthropicWindow(of string) window {
+	const all = "Anthropic-Ratelimit-"
+	return window{all + of + "-Limit", all + of + "-Remaining", all + of + "-Reset", ""}
 }
 
 // quotas are windows of hours and days, with a word or a share of use instead of a remainder.
-var quotas = []struct{ state, full, reset string }{
-	{"Anthropic-Ratelimit-Unified-Status", "rejected", "Anthropic-Ratelimit-Unified-Reset"},
-	{"Anthropic-Ratelimit-Unified-5h-Status", "rejected", "Anthropic-Ratelimit-Unified-5h-Reset"},
-	{"Anthropic-Ratelimit-Unified-7d-Status", "rejected", "Anthropic-Ratelimit-Unified-7d-Reset"},
-	{"X-Codex-Primary-Used-Percent", "100", "X-Codex-Primary-Reset-After-Seconds"},
-	{"X-Codex-Secondary-Used-Percent", "100", "X-Codex-Secondary-Reset-After-Seconds"},
+var quotas = []struct {
+	state, full, reset string
+	used               string  // how much of it is used, in parts of whole; "": not said
+	whole              float64 //
+}{
+	{"Anthropic-Ratelimit-Unified-Status", "rejected", "Anthropic-Ratelimit-Unified-Reset", "", 0},
+	{"Anthropic-Ratelimit-Unified-5h-Status", "rejected", "Anthropic-Ratelimit-Unified-5h-Reset", "Anthropic-Ratelimit-Unified-5h-Utilization", 1},
+	{"Anthropic-Ratelimit-Unified-7d-Status", "rejected", "Anthropic-Ratelimit-Unified-7d-Reset", "Anthropic-Ratelimit-Unified-7d-Utilization", 1},
+	{"X-Codex-Primary-Used-Percent", "100", "X-Codex-Primary-Reset-After-Seconds", "X-Codex-Primary-Used-Percent", 100},
+	{"X-Codex-Secondary-Used-Percent", "100", "X-Codex-Secondary-Reset-After-Seconds", "X-Codex-Secondary-Used-Percent", 100},
 }
 
 // ReadLimit collects what a refusal says of its limit: headers, body and message. Nothing in it is believed beyond its

@@ -48,10 +48,10 @@ func (p *Policy) blockDefault() time.Duration {
 
 // Reasons of blocks.
 const (
-	reasonRate  = "http_429" // a burst limit
-	reasonQuota = "quota"    // the end of a quota, or of the money
-	reasonAuth  = "auth"     // the credential was refused
-	reasonDead  = "dead"     // the upstream says that it will never take the credential again
+	reasonRate  = account.ReasonRate
+	reasonQuota = account.ReasonQuota
+	reasonAuth  = "auth" // the credential was refused
+	reasonDead  = "dead" // the upstream says that it will never take the credential again
 	reasonRule  = "rule"
 )
 

@@ -62,6 +62,9 @@ const (
 	ContinuationPinned     = "CONTINUATION_PINNED" // only one account can go on with the conversation, and it cannot serve
 )
 
+// ReservationExceeded is the reason of BudgetExceeded when an answer is cut at what was set aside for it.
+const ReservationExceeded = "RESERVATION_EXCEEDED"
+
 // Stages of a request at which it can end.
 const (
 	StageAuth       = "auth"
@@ -108,7 +111,8 @@ type Refusal struct {
 	Wait    Wait
 	// RetryAfter is the value of Retry-After; 0: no header. WithRetry sets it by the rule of Wait.
 	RetryAfter time.Duration
-	// NoRetry asks for "x-should-retry: false", so that SDKs do not repeat what cannot succeed.
+	// NoRetry asks for "x-should-retry: false", so that clients do not repeat what cannot succeed: some do for minutes, even after a
+	// 401.
 	NoRetry bool
 	// Plain asks for the body {"error": Message} in every dialect (A18).
 	Plain bool
@@ -190,17 +194,17 @@ const (
 
 // table is the one source of statuses, types, stages and texts.
 var table = map[string]Refusal{
-	MissingAPIKey:  {Status: 401, Type: TypeClient, Stage: StageAuth, Plain: true, Message: "Missing API key", Hint: "Send the key as Authorization: Bearer, x-api-key or x-goog-api-key."},
-	InvalidAPIKey:  {Status: 401, Type: TypeClient, Stage: StageAuth, Plain: true, Message: "Invalid API key", Hint: "Check the key, or ask for a new one."},
-	APIKeyExpired:  {Status: 401, Type: TypeClient, Stage: StageAuth, Plain: true, Message: "API key has expired", Hint: "Ask for a new key."},
-	APIKeyDisabled: {Status: 401, Type: TypeClient, Stage: StageAuth, Plain: true, Message: "API key is disabled", Hint: askOperator},
+	MissingAPIKey:  {Status: 401, Type: TypeClient, Stage: StageAuth, NoRetry: true, Plain: true, Message: "Missing API key", Hint: "Send the key as Authorization: Bearer, x-api-key or x-goog-api-key."},
+	InvalidAPIKey:  {Status: 401, Type: TypeClient, Stage: StageAuth, NoRetry: true, Plain: true, Message: "Invalid API key", Hint: "Check the key, or ask for a new one."},
+	APIKeyExpired:  {Status: 401, Type: TypeClient, Stage: StageAuth, NoRetry: true, Plain: true, Message: "API key has expired", Hint: "Ask for a new key."},
+	APIKeyDisabled: {Status: 401, Type: TypeClient, Stage: StageAuth, NoRetry: true, Plain: true, Message: "API key is disabled", Hint: askOperator},
 
-	IPDenied:              {Status: 403, Type: TypeClient, Stage: StageAuthFilter, Message: "This address may not use the API key.", Hint: askOperator},
-	OutsideHours:          {Status: 403, Type: TypeClient, Stage: StageAuthFilter, Message: "The API key may not be used at this hour.", Hint: "Try again within the permitted hours."},
-	ClientNotAllowed:      {Status: 403, Type: TypeClient, Stage: StageAuthFilter, Message: "This client program may not use the API key.", Hint: askOperator},
-	TooManyIPs:            {Status: 401, Type: TypeClient, Stage: StageAuthFilter, Message: "The API key is in use from too many addresses.", Hint: askOperator},
+	IPDenied:              {Status: 403, Type: TypeClient, Stage: StageAuthFilter, NoRetry: true, Message: "This address may not use the API key.", Hint: askOperator},
+	OutsideHours:          {Status: 403, Type: TypeClient, Stage: StageAuthFilter, NoRetry: true, Message: "The API key may not be used at this hour.", Hint: "Try again within the permitted hours."},
+	ClientNotAllowed:      {Status: 403, Type: TypeClient, Stage: StageAuthFilter, NoRetry: true, Message: "This client program may not use the API key.", Hint: askOperator},
+	TooManyIPs:            {Status: 401, Type: TypeClient, Stage: StageAuthFilter, NoRetry: true, Message: "The API key is in use from too many addresses.", Hint: askOperator},
 	AuthThrottled:         {Status: 429, Type: TypeRateLimited, Stage: StageAuthFilter, Wait: Always, Message: "Too many failed authentications from this address.", Hint: "Check the key and wait."},
-	ModelNotAllowedForKey: {Status: 403, Type: TypeClient, Stage: StageAuthFilter, Message: "The API key may not use this model.", Hint: "Choose a model that the key allows."},
+	ModelNotAllowedForKey: {Status: 403, Type: TypeClient, Stage: StageAuthFilter, NoRetry: true, Message: "The API key may not use this model.", Hint: "Choose a model that the key allows."},
 	RateLimited:           {Status: 429, Type: TypeRateLimited, Stage: StageAuthFilter, Wait: Always, Message: "The rate limit of the API key is reached.", Hint: "Slow down and try again after Retry-After."},
 	CallerConcurrencyFull: {Status: 429, Type: TypeRateLimited, Stage: StageAuthFilter, Wait: Always, Message: "Too many requests of this caller are running.", Hint: "Wait until one of them has ended."},
 	QuotaExceeded:         {Status: 429, Type: TypeBilling, Stage: StageAuthFilter, Wait: WhenKnown, NoRetry: true, Message: "The spending limit of the API key is reached.", Hint: askOperator},
@@ -217,7 +221,7 @@ var table = map[string]Refusal{
 	LocalFault:        {Status: 503, Type: TypeUnavailable, Stage: StageAdmission, Wait: Always, Message: "The gateway failed.", Hint: "Try again; if it stays, tell the operator the request id."},
 	Draining:          {Status: 503, Type: TypeUnavailable, Stage: StageAdmission, Wait: Always, Message: "The gateway is shutting down.", Hint: "Try again; another instance will answer."},
 
-	NoAuthorizedUpstreams:   {Status: 403, Type: TypeClient, Stage: StageSelection, Message: "The API key may not use any upstream that serves this request.", Hint: askOperator},
+	NoAuthorizedUpstreams:   {Status: 403, Type: TypeClient, Stage: StageSelection, NoRetry: true, Message: "The API key may not use any upstream that serves this request.", Hint: askOperator},
 	NoAccountsInGroup:       {Status: 503, Type: TypeUnavailable, Stage: StageSelection, Message: "The group of the API key has no account.", Hint: askOperator},
 	UnknownModel:            {Status: 404, Type: TypeClient, Stage: StageSelection, NoRetry: true, Message: "There is no such model.", Hint: "Choose one of the list of models."},
 	NoUpstreamsConfigured:   {Status: 503, Type: TypeUnavailable, Stage: StageSelection, Wait: WhenKnown, Message: "No upstream is configured.", Hint: askOperator},

@@ -84,7 +84,7 @@ var units = map[string]time.Duration{
 // duration reads numbers with units, one after the other: "1h2m3.5s", "1 hour 2 minutes".
 func duration(text string) (time.Duration, bool) {
 	var sum float64
-	rest := strings.ToLower(text)
+	rest := text
 	for rest != "" {
 		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
 		n, err := strconv.ParseFloat(rest[:digits], 64)
@@ -92,8 +92,8 @@ func duration(text string) (time.Duration, bool) {
 			return 0, false
 		}
 		rest = strings.TrimLeft(rest[digits:], " ")
-		letters := len(rest) - len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz"))
-		unit, known := units[rest[:letters]]
+		letters := len(rest) - len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+		unit, known := units[strings.ToLower(rest[:letters])]
 		if !known {
 			return 0, false
 		}
@@ -103,8 +103,8 @@ func duration(text string) (time.Duration, bool) {
 	return bounded(sum), true
 }
 
-// instantForms are the ways to write a time; the first three are those of HTTP.
-var instantForms = []string{time.RFC1123, "Monday, 02-Jan-06 15:04:05 MST", time.ANSIC, time.RFC3339Nano, time.RFC1123Z, "2006-01-02 15:04:05Z07:00"}
+// instantForms are the ways to write a time: that which comes with every answer of some, then the three of HTTP, then others.
+var instantForms = []string{time.RFC3339Nano, time.RFC1123, "Monday, 02-Jan-06 15:04:05 MST", time.ANSIC, time.RFC1123Z, "2006-01-02 15:04:05Z07:00"}
 
 func instant(text string) (time.Time, bool) {
 	for _, form := range instantForms {

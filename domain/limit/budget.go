@@ -86,6 +86,9 @@ func (b *Budget) Reopen(id string, held money.Amount) {
 // Fill counts a settlement from before Reconfigure for the rules that are new since. See Reconfigure.
 func (b *Budget) Fill(cost money.Amount, at time.Time) { b.m.fill(at.UnixMicro(), cost) }
 
+// Missing is how much of what was spent before is not known yet.
+func (b *Budget) Missing(now time.Time) Past { return b.m.missing(now) }
+
 // Filled ends Fill: nothing is missing any more.
 func (b *Budget) Filled() { b.m.filled() }
 

@@ -16,17 +16,20 @@ type Key struct {
 	Group string
 	Rate  Rate
 	Money Money // its spending rules, and its budget as a rule of the kind Total
+	New   bool  // there was none of that id before: nothing was spent by it
 }
 
 // Policy is what an operator allows a user and its keys; or one key of nobody, then only Keys is set. The zero value
 // knows no key.
 type Policy struct {
 	Rate          Rate
-	Money         Money // over all keys; its mode also holds for balance and subscriptions
-	Balance       bool  // nothing is served without credit; it also holds once something was credited
-	Overdraft     money.Amount
+	Money         Money          // over all keys; its mode also holds for balance and subscriptions
+	Balance       bool           // the user lives on a balance: nothing is served without credit
+	Credited      money.Amount   // to the balance, ever, less what was taken away
+	Overdraft     money.Amount   // by which the balance may be below zero
 	Subscriptions []Subscription // in the order in which they pay
 	Keys          []Key
+	New           bool // there was no user of that id before: it has spent nothing
 }
 
 // Request is one that wants to be admitted.
@@ -74,15 +77,21 @@ type open struct {
 	ofKey    money.Amount
 	ofUser   money.Amount
 	reserved bool
+	free     bool // nobody's own money pays for it: see Funded
 }
 
 const spareMax = 256
 
 // NewCaller makes one that has used nothing.
 func NewCaller(p Policy) *Caller {
-	c := &Caller{wallet: newWallet(), keys: make(map[string]*keyState, len(p.Keys)), open: map[string]*open{}}
+	c := &Caller{wallet: newWallet(math.MinInt64), keys: make(map[string]*keyState, len(p.Keys)), open: map[string]*open{}}
 	c.configure(&p, math.MinInt64)
 	return c
+}
+
+// ReturningCaller makes one that may not use anything yet, and of which nobody knows what it has spent before.
+func ReturningCaller(now time.Time) *Caller {
+	return &Caller{wallet: newWallet(now.UnixMicro()), keys: map[string]*keyState{}, open: map[string]*open{}}
 }
 
 // Reconfigure sets another policy from the next request on. Windows, and sums of periods that stay, are kept; requests
@@ -94,8 +103,8 @@ func (c *Caller) Reconfigure(p Policy, now time.Time) (missing bool) {
 
 func (c *Caller) configure(p *Policy, since int64) (missing bool) {
 	c.rate.configure(p.Rate)
-	missing = c.money.configure(p.Money, since)
-	missing = c.wallet.configure(p, since) || missing
+	missing = c.money.configure(p.Money, unless(p.New, since))
+	missing = c.wallet.configure(p, unless(p.New, since)) || missing
 	keys := make(map[string]*keyState, len(p.Keys))
 	for i := range p.Keys {
 		k := &p.Keys[i]
@@ -105,11 +114,19 @@ func (c *Caller) configure(p *Policy, since int64) (missing bool) {
 		}
 		s.group = k.Group
 		s.rate.configure(k.Rate)
-		missing = s.money.configure(k.Money, since) || missing
+		missing = s.money.configure(k.Money, unless(k.New, since)) || missing
 		keys[k.ID] = s
 	}
 	c.keys = keys
 	return missing
+}
+
+// unless is from when on an owner knows what it spends: ever, when it is new.
+func unless(isNew bool, since int64) int64 {
+	if isNew {
+		return math.MinInt64
+	}
+	return since
 }
 
 // Admit charges a request to the windows of its key and its user, or refuses it and charges nothing: first by rates,

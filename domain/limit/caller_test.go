@@ -142,8 +142,7 @@ func TestAfterAWaitMoneyIsLookedForAgain(t *testing.T) {
 
 // A reservation is all or nothing: what the first owner grants comes back when the second refuses.
 func TestAReservationThatOneOwnerRefusesIsGivenBackByTheOthers(t *testing.T) {
-	c := NewCaller(Policy{Money: total(5 * cent), Balance: true, Keys: []Key{{ID: "k", Money: total(50 * cent)}}})
-	c.Credit(money.USD)
+	c := NewCaller(Policy{Money: total(5 * cent), Balance: true, Credited: money.USD, Keys: []Key{{ID: "k", Money: total(50 * cent)}}})
 	admitted(t, c, req("1", "k", t0, 1))
 	if no := reserve(c, "1", 6*cent, t0); no.Code != BudgetExceeded || no.Owner != "user" {
 		t.Fatalf("got %+v", no)
@@ -172,7 +171,8 @@ func TestABalanceIsCreditMinusSpendWithAFloor(t *testing.T) {
 	c := NewCaller(p)
 	admitted(t, c, req("free", "k", t0, 1)) // never credited: it does not live on a balance
 	c.Refund("free")
-	c.Credit(5 * cent)
+	p.Balance, p.Credited = true, 5*cent
+	c = NewCaller(p)
 	c.Spend(Spent{"k", PaidByBalance, t0, 14 * cent})
 	admitted(t, c, req("1", "k", t0, 1))
 	if by, _, _ := settled(c, "1", 3*cent); by != PaidByBalance {
@@ -181,7 +181,10 @@ func TestABalanceIsCreditMinusSpendWithAFloor(t *testing.T) {
 	if no := c.Admit(req("2", "k", t0, 1)); no.Code != BalanceExhausted || !no.Reopens.IsZero() {
 		t.Errorf("got %+v", no)
 	}
-	c.Credit(3 * cent)
+	p.Credited += 3 * cent
+	if c.Reconfigure(p, t0) {
+		t.Error("it knows what was spent from its balance")
+	}
 	if got := c.View(t0).Balance; *got != (BalanceView{8 * cent, 17 * cent, 0, 10 * cent}) || got.Left() != cent {
 		t.Errorf("got %+v", got)
 	}
@@ -222,13 +225,14 @@ func TestSubscriptionsPayInOrderAndWithinTheirTime(t *testing.T) {
 		{"used up, the next pays", []Subscription{monthly, {ID: "n", Starts: t0}}, spentUp, 0, t0.Add(2 * day), "subscription/n", Refusal{}},
 		{"used up, the balance may not pay", []Subscription{monthly}, spentUp, cent, t0.Add(2 * day), "", Refusal{SubscriptionExhausted, "MONTHLY", "subscription/m", time.Time{}}},
 		{"used up, the balance pays", []Subscription{{ID: "m", Starts: t0, Monthly: cent, Overflow: true}}, spentUp, cent, t0.Add(2 * day), PaidByBalance, Refusal{}},
+		{"used up like the balance, which opens with the next window", []Subscription{{ID: "m", Starts: t0, Monthly: cent, Overflow: true}},
+			append(spentUp[:1:1], Spent{"k", PaidByBalance, t0, cent}), cent, t0.Add(2 * day), "", Refusal{BalanceExhausted, "TOTAL", PaidByBalance, ends}},
+		{"not begun, the balance is used up", []Subscription{monthly}, []Spent{{"k", PaidByBalance, t0, cent}}, cent, t0.Add(-1), "",
+			Refusal{BalanceExhausted, "TOTAL", PaidByBalance, t0}},
 		{"over, the balance pays", []Subscription{monthly}, nil, cent, ends, PaidByBalance, Refusal{}},
 		{"of another group", []Subscription{{ID: "m", Group: "other", Starts: t0}}, nil, 0, t0, PaidByNobody, Refusal{}},
 	} {
-		m := NewCaller(Policy{Subscriptions: c.subs, Keys: []Key{{ID: "k", Group: "g"}}})
-		if c.credit > 0 {
-			m.Credit(c.credit)
-		}
+		m := NewCaller(Policy{Balance: c.credit > 0, Credited: c.credit, Subscriptions: c.subs, Keys: []Key{{ID: "k", Group: "g"}}})
 		for _, s := range c.spent {
 			m.Spend(s)
 		}
@@ -264,12 +268,35 @@ func TestASubscriptionThatIsTakenAwayStillGetsTheEndOfItsRequests(t *testing.T) 
 	}
 }
 
+// One that is taken away and given again is what it was, also with what was spent from it meanwhile, and needs no history.
+func TestASubscriptionThatComesBackKeepsItsWindows(t *testing.T) {
+	p := Policy{Subscriptions: []Subscription{{ID: "r", Starts: t0, Daily: cent}, {ID: "s", Starts: t0, Daily: 3 * cent}}, Keys: []Key{{ID: "k"}}}
+	c := NewCaller(p)
+	c.Spend(Spent{"k", "subscription/s", t0, cent})
+	for range 3 {
+		if c.Reconfigure(Policy{Keys: p.Keys}, t0) || len(c.View(t0).Subscriptions) != 0 {
+			t.Fatalf("%+v", c.View(t0).Subscriptions)
+		}
+	}
+	c.Spend(Spent{"k", "subscription/s", t0, cent})
+	if c.Reconfigure(p, t0) {
+		t.Error("it knows its windows")
+	}
+	if got := c.View(t0).Subscriptions; len(got) != 2 || got[1].Sums[0].Spent != 2*cent || got[0].Sums[0].Spent != 0 {
+		t.Errorf("%+v", got)
+	}
+	p.Subscriptions[1].Starts = t0.Add(-time.Hour)
+	if !c.Reconfigure(p, t0) {
+		t.Error("other windows are new")
+	}
+}
+
 // A restart: what is folded from the facts is what was counted live, whatever comes next (pain 15).
 func TestAfterARestartACallerIsExactlyWhatItWas(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		mode := Mode(seed % 2)
-		p := Policy{Rate: Rate{RPM: 40, TPM: 9000}, Balance: true, Overdraft: cent,
+		p := Policy{Rate: Rate{RPM: 40, TPM: 9000}, Balance: true, Credited: 3 * money.USD, Overdraft: cent,
 			Money:         Money{mode, []Rule{{Period{Kind: Daily}, 3 * money.USD}}},
 			Subscriptions: []Subscription{{ID: "s", Starts: t0, Daily: 20 * cent, Overflow: true}},
 			Keys: []Key{{ID: "a", Rate: Rate{RPM: 20}, Money: Money{mode, []Rule{{Period{Kind: Rolling, Hours: 5}, money.USD}}}},
@@ -283,9 +310,6 @@ func TestAfterARestartACallerIsExactlyWhatItWas(t *testing.T) {
 		open := map[string]flying{}
 		var facts []func(*Caller)
 		fact := func(f func(*Caller)) { facts = append(facts, f) }
-		credit := money.Amount(3 * money.USD)
-		live.Credit(credit)
-		fact(func(c *Caller) { c.Credit(credit) })
 		now := t0
 		for step := range 300 {
 			now = now.Add(time.Duration(r.Int64N(4e9))).Truncate(time.Microsecond)
@@ -400,7 +424,7 @@ func TestANewRuleOfACallerCountsTheHistoryOnceItIsFilledIn(t *testing.T) {
 	for _, s := range append(history, late) {
 		c.Fill(s)
 	}
-	c.Filled()
+	c.Filled(true)
 	c.Spend(Spent{"k", PaidByNobody, now, 16 * cent})
 	v := c.View(now.Add(time.Minute))
 	for _, w := range []struct {
@@ -466,39 +490,58 @@ func TestALimitOfRatesThatIsChangedKeepsWhatWasCounted(t *testing.T) {
 	}
 }
 
+// missing is what a caller that has just got its policy does not know.
+func missing(p Policy) Past {
+	c := ReturningCaller(t0)
+	c.Reconfigure(p, t0)
+	return c.Missing(t0)
+}
+
 // How far back a restart must read: folding from there on gives the same as folding everything.
 func TestWhatLiesBeforeSinceDoesNotCount(t *testing.T) {
 	for i, c := range []struct {
 		rules []Rule
 		subs  []Subscription
 		want  time.Time
+		whole bool
 	}{
-		{[]Rule{{Period{Kind: Daily}, cent}}, nil, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)},
-		{[]Rule{{Period{Kind: Daily}, cent}, {Period{Kind: Rolling, Hours: 24}, cent}}, nil, t0.Add(-day - time.Minute)},
-		{[]Rule{{Period{Kind: Monthly}, cent}}, []Subscription{{ID: "s", Starts: t0.Add(-8 * day), Weekly: cent}}, t0.Add(-day)},
-		{[]Rule{{Limit: cent}}, nil, time.Time{}},
+		{[]Rule{{Period{Kind: Daily}, cent}}, nil, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), false},
+		{[]Rule{{Period{Kind: Daily}, cent}, {Period{Kind: Rolling, Hours: 24}, cent}}, nil, t0.Add(-day - time.Minute), false},
+		{[]Rule{{Period{Kind: Monthly}, cent}}, []Subscription{{ID: "s", Starts: t0.Add(-8 * day), Weekly: cent}}, t0.Add(-day), false},
+		{[]Rule{{Limit: cent}}, nil, t0, true},
 	} {
 		p := Policy{Subscriptions: c.subs, Keys: []Key{{ID: "k", Money: Money{Rules: c.rules}}}}
-		got, counts := p.Since(t0)
-		if !counts || !got.Equal(c.want) {
-			t.Errorf("%d: since %s, want %s", i, got, c.want)
+		of := missing(p)
+		if !of.Since.Equal(c.want) || of.Whole != c.whole {
+			t.Errorf("%d: %+v, want since %s", i, of, c.want)
 		}
 		m := NewCaller(p)
-		if m.Spend(Spent{"k", "subscription/s", got.Add(-time.Microsecond), cent}); !c.want.IsZero() && !m.Admit(req("1", "k", t0, 1)).OK() {
-			t.Errorf("%d: what lies before counts", i)
+		if m.Spend(Spent{"k", "subscription/s", of.Since.Add(-time.Microsecond), cent}); m.Admit(req("1", "k", t0, 1)).OK() == c.whole {
+			t.Errorf("%d: what lies before counts, or does not", i)
 		}
 		for _, r := range c.rules { // and the first that counts does
 			m := NewCaller(Policy{Keys: []Key{{ID: "k", Money: Money{Rules: []Rule{r}}}}})
-			first, _ := Money{Rules: []Rule{r}}.Since(t0)
+			b := NewBudget("b", Money{})
+			b.Reconfigure(Money{Rules: []Rule{r}}, t0)
+			first := b.Missing(t0).Since
 			if m.Spend(Spent{"k", "", first, cent}); r.Kind != Rolling && m.Admit(req("1", "k", t0, 1)).OK() {
 				t.Errorf("%d: %s does not count", i, first)
 			}
 		}
 	}
-	if _, counts := (Policy{Keys: []Key{{ID: "k"}}}).Since(t0); counts {
-		t.Error("without limits nothing counts")
+	if of := missing(Policy{Keys: []Key{{ID: "k"}}}); of.Whole || !of.Since.Equal(t0) {
+		t.Errorf("without limits nothing counts: %+v", of)
 	}
-	if first, counts := (Policy{Balance: true}).Since(t0); !counts || !first.IsZero() {
-		t.Error("a balance counts everything")
+	if of := missing(Policy{Balance: true}); !of.Whole || !of.Since.Equal(t0) {
+		t.Errorf("a balance counts everything, whenever it was: %+v", of)
+	}
+	known := ReturningCaller(t0)
+	known.Reconfigure(Policy{Keys: []Key{{ID: "k", New: true, Money: Money{Rules: []Rule{{Period{Kind: Monthly}, cent}}}}}}, t0)
+	known.Reconfigure(Policy{Balance: true, Keys: []Key{{ID: "k", Money: Money{Rules: []Rule{{Period{Kind: Monthly}, 2 * cent}}}}}}, t0)
+	if of := known.Missing(t0); !of.Whole || !of.Since.Equal(t0) {
+		t.Errorf("a rule that was there before needs nothing: %+v", of)
+	}
+	if of := (Past{Since: t0}).With(Past{Since: t0.Add(-1), Whole: true}).With(Past{Since: t0}); !of.Whole || !of.Since.Equal(t0.Add(-1)) {
+		t.Errorf("%+v", of)
 	}
 }

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
@@ -79,25 +80,24 @@ func (f *fund) begins(no Refusal, now int64) Refusal {
 // the balance.
 type wallet struct {
 	subs      []*fund
-	balance   fund
+	gone      []*fund // subscriptions that were taken away: they may come back, and go on being spent from by what runs
+	balance   fund    // its one sum is always there: a balance forgets nothing, whatever its user is meanwhile
 	overdraft money.Amount
-	asked     bool // the operator wants the user to live on its balance
-	credited  bool // something was credited ever
+	needed    bool // without credit nothing is served
 }
 
-// needed says that without credit nothing is served.
-func (w *wallet) needed() bool { return w.asked || w.credited }
-
-func newWallet() wallet {
-	return wallet{balance: fund{name: PaidByBalance, m: meter{sums: []sum{newSum(Rule{}, math.MinInt64)}}}}
+func newWallet(since int64) wallet {
+	return wallet{balance: fund{name: PaidByBalance, m: meter{sums: []sum{newSum(Rule{}, since)}}}}
 }
 
 func (w *wallet) configure(p *Policy, since int64) (missing bool) {
-	w.asked = p.Balance
-	w.balance.m.mode = p.Money.Mode
-	w.balance.m.sums[0].Limit += p.Overdraft - w.overdraft // the limit is what was credited
-	w.overdraft = p.Overdraft
-	subs := make([]*fund, 0, len(p.Subscriptions))
+	w.needed, w.overdraft = p.Balance, p.Overdraft
+	if w.needed {
+		missing = w.wonder(since)
+	}
+	b := &w.balance.m
+	b.mode, b.sums[0].Limit = p.Money.Mode, p.Credited+p.Overdraft
+	subs, gone := make([]*fund, 0, len(p.Subscriptions)), w.gone[:0:0]
 	for i := range p.Subscriptions {
 		s := &p.Subscriptions[i]
 		f := w.fund("subscription/" + s.ID)
@@ -108,7 +108,12 @@ func (w *wallet) configure(p *Policy, since int64) (missing bool) {
 		missing = f.m.configure(Money{p.Money.Mode, s.rules()}, since) || missing
 		subs = append(subs, f)
 	}
-	w.subs = subs
+	for _, f := range slices.Concat(w.subs, w.gone) {
+		if !slices.Contains(subs, f) {
+			gone = append(gone, f)
+		}
+	}
+	w.subs, w.gone = subs, gone
 	return missing
 }
 
@@ -116,18 +121,28 @@ func (w *wallet) fund(name string) *fund {
 	if name == PaidByBalance {
 		return &w.balance
 	}
-	for _, f := range w.subs {
-		if f.name == name {
-			return f
+	for _, list := range [...][]*fund{w.subs, w.gone} {
+		for _, f := range list {
+			if f.name == name {
+				return f
+			}
 		}
 	}
 	return nil
 }
 
-// credit adds to the balance; a negative amount takes away. From then on the user lives on it.
-func (w *wallet) credit(a money.Amount) {
-	w.balance.m.sums[0].Limit += a
-	w.credited = true
+// wonder lets the balance count from a time on, when what was spent from it before is not known: then it says true.
+func (w *wallet) wonder(since int64) bool {
+	s := &w.balance.m.sums[0]
+	if s.since != math.MinInt64 {
+		s.spent, s.since = 0, since
+	}
+	return s.since != math.MinInt64
+}
+
+// pays says whether requests of a key of a group are paid for by money of the user's own, when there is enough.
+func (w *wallet) pays(group string) bool {
+	return w.needed || slices.ContainsFunc(w.subs, func(f *fund) bool { return f.of(group) })
 }
 
 // ask is what is wanted of a fund or of another meter.
@@ -165,11 +180,14 @@ func (w *wallet) payer(group string, a ask) (by *fund, held money.Amount, no Ref
 		tried, overflow = true, overflow || f.sub.Overflow
 	}
 	switch {
-	case tried && !(overflow && w.needed()):
+	case tried && !(overflow && w.needed):
 		return nil, 0, no
-	case w.needed():
-		held, no = a.of(&w.balance.m, BalanceExhausted, PaidByBalance)
-		return &w.balance, held, no
+	case w.needed:
+		held, r := a.of(&w.balance.m, BalanceExhausted, PaidByBalance)
+		if r.Code == BalanceExhausted && sooner(no, r) {
+			r.Reopens = no.Reopens // a subscription pays again
+		}
+		return &w.balance, held, r
 	case ended:
 		no.Code, no.Reason, no.Owner = SubscriptionExhausted, ReasonExpired, "user"
 		return nil, 0, no

@@ -85,6 +85,30 @@ func (m *meter) filled() {
 	}
 }
 
+// missing is how much of the past the sums still miss. A sum misses nothing of what was settled since it is there.
+func (m *meter) missing(now time.Time) Past {
+	at := now.UnixMicro()
+	of := Past{Since: micro(at)}
+	for i := range m.sums {
+		s := &m.sums[i]
+		if s.since == math.MinInt64 {
+			continue
+		}
+		from := min(at, s.since)
+		switch s.Kind {
+		case Total:
+			of.Whole = true
+		case Rolling:
+			from = min(from, at-s.length()-s.width)
+		default:
+			start, _ := s.bounds(at)
+			from = min(from, start)
+		}
+		of = of.With(Past{Since: micro(from)})
+	}
+	return of
+}
+
 // need is how much must be free for a request: its worst case when the account is strict; else that the limit is not
 // reached yet.
 func (m *meter) need(worst money.Amount) money.Amount {

@@ -20,9 +20,6 @@ func (c *Caller) Spend(s Spent) {
 	c.spend(c.keys[s.Key], c.wallet.fund(s.PaidBy), s.At.UnixMicro(), s.Cost)
 }
 
-// Credit adds to the balance, or takes away what is negative. A user that was ever credited lives on its balance.
-func (c *Caller) Credit(a money.Amount) { c.wallet.credit(a) }
-
 // Charge counts what was dispatched in the last minute: a request with its estimate, or, without a request, tokens by
 // which a settlement was more than its estimate. A settlement that was less is a request with what it has really used.
 func (c *Caller) Charge(key string, requests, tokens int64, at time.Time) {
@@ -74,9 +71,16 @@ func (c *Caller) Fill(s Spent) {
 	}
 }
 
-// Filled ends Fill: nothing is missing any more.
-func (c *Caller) Filled() {
+// Wonder says that what was spent from the balance before a time is going to be told by Fill, needed or not; false when it is
+// known.
+func (c *Caller) Wonder(now time.Time) bool { return c.wallet.wonder(now.UnixMicro()) }
+
+// Filled ends Fill: nothing is missing any more, except what was spent from a balance when the past was not told whole.
+func (c *Caller) Filled(whole bool) {
 	c.money.filled()
+	if whole {
+		c.wallet.balance.m.filled()
+	}
 	for _, k := range c.keys {
 		k.money.filled()
 	}
@@ -85,42 +89,32 @@ func (c *Caller) Filled() {
 	}
 }
 
-// Since is the settlement time from which on spends still count at a time: so far back must be folded. The zero time is
-// the beginning: a rule never begins anew, or a balance counts everything (as that of a user that was ever credited does).
-// False: nothing counts.
-func (p Policy) Since(now time.Time) (first time.Time, counts bool) {
-	if p.Balance {
-		return time.Time{}, true
-	}
-	from := now.UnixMicro()
-	rules := p.Money.Rules
-	for i := range p.Subscriptions {
-		rules = append(rules[:len(rules):len(rules)], p.Subscriptions[i].rules()...)
-	}
-	for i := range p.Keys {
-		rules = append(rules[:len(rules):len(rules)], p.Keys[i].Money.Rules...)
-	}
-	return since(rules, from)
+// Past is how much of what was settled before a time counts. The zero value is all of it, with its moments.
+type Past struct {
+	Since time.Time // what was settled from here on counts by its moment
+	Whole bool      // what was settled before counts as well; when that was does not matter
 }
 
-// Since is the same for one budget.
-func (m Money) Since(now time.Time) (first time.Time, counts bool) {
-	return since(m.Rules, now.UnixMicro())
+// With is what either needs.
+func (p Past) With(q Past) Past {
+	if q.Since.Before(p.Since) {
+		p.Since = q.Since
+	}
+	p.Whole = p.Whole || q.Whole
+	return p
 }
 
-func since(rules []Rule, now int64) (first time.Time, counts bool) {
-	from := now
-	for _, r := range rules {
-		start := now
-		switch s := newSum(r.whole(), 0); r.Kind {
-		case Total:
-			return time.Time{}, true
-		case Rolling:
-			start = now - s.length() - s.width
-		default:
-			start, _ = r.bounds(now)
-		}
-		from = min(from, start)
+// Missing is how much of what was spent before is not known yet: it is told by Fill.
+func (c *Caller) Missing(now time.Time) Past {
+	of := c.money.missing(now)
+	if c.wallet.needed {
+		of = of.With(c.wallet.balance.m.missing(now))
 	}
-	return micro(from), len(rules) > 0
+	for _, f := range c.wallet.subs {
+		of = of.With(f.m.missing(now))
+	}
+	for _, k := range c.keys {
+		of = of.With(k.money.missing(now))
+	}
+	return of
 }

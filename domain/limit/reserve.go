@@ -34,7 +34,10 @@ func (c *Caller) Reserve(id string, worst money.Amount, now time.Time) (paidBy s
 
 // payer chooses who pays, once, and sets the money aside there.
 func (c *Caller) payer(o *open, a ask) (no Refusal) {
-	if !o.reserved {
+	switch {
+	case o.free:
+		return Refusal{}
+	case !o.reserved:
 		o.payer, o.ofPayer, no = c.wallet.payer(o.key.group, a)
 		return no
 	}
@@ -65,6 +68,17 @@ func (o *open) paidBy() string {
 		return PaidByNobody
 	}
 	return o.payer.name
+}
+
+// Funded says whether money of the user's own pays for a request: then Reserve says which. What it has said stays, whatever is
+// given to the user meanwhile: who pays is told once, when the request is admitted.
+func (c *Caller) Funded(id string) bool {
+	o := c.open[id]
+	if o == nil {
+		return false
+	}
+	o.free = !c.wallet.pays(o.key.group)
+	return !o.free
 }
 
 // Held is the most that is set aside for a request at one of its strict limits; a stream is cut there. False when no

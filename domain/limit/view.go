@@ -58,7 +58,7 @@ type KeyView struct {
 func (c *Caller) View(now time.Time) View {
 	at := now.UnixMicro()
 	v := View{Rate: c.rate.view(now), Mode: c.money.mode, Sums: c.money.appendView(nil, at), Open: len(c.open)}
-	if w := &c.wallet; w.needed() {
+	if w := &c.wallet; w.needed {
 		s := &w.balance.m.sums[0]
 		v.Balance = &BalanceView{s.Limit - w.overdraft, s.spent, w.balance.m.reserved, w.overdraft}
 	}

@@ -23,11 +23,12 @@ type Posted struct {
 
 // Change is the difference that a book makes to one attempt.
 type Change struct {
-	N        int
-	Was, Is  Charge
-	Origin   Origin       // of the price of Is
-	Upstream money.Amount // Is minus Was
-	Caller   money.Amount
+	N         int
+	Was, Is   Charge
+	Origin    Origin       // of the price of Is
+	Upstream  money.Amount // Is minus Was
+	Caller    money.Amount
+	Inherited bool // no price for the service tier: the ordinary one counts
 }
 
 // Repriced is what a book makes of a settled request.
@@ -64,7 +65,7 @@ func Reprice(b Book, attempts []Posted) (Repriced, error) {
 		if is.Upstream == was.Upstream && is.Caller == was.Caller && !was.Unpriced {
 			continue
 		}
-		c := Change{p.N, was, is, bill.Origin, is.Upstream - was.Upstream, is.Caller - was.Caller}
+		c := Change{p.N, was, is, bill.Origin, is.Upstream - was.Upstream, is.Caller - was.Caller, bill.Inherited}
 		var ok, fits bool
 		r.Upstream, ok = sum(r.Upstream, c.Upstream)
 		r.Caller, fits = sum(r.Caller, c.Caller)

@@ -48,10 +48,10 @@ func TestRepricingIsTheDifferenceAndIdempotent_A79_E41_Pain80(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	want := []Change{
-		{1, list[0].Charge, Charge{"p@2", usd(3), usd(3), false}, Manual, usd(1), usd(1)},
-		{2, list[1].Charge, Charge{"p@2", usd(3), 0, false}, Manual, usd(1), 0},
-		{4, list[3].Charge, Charge{"p@2", usd(3), usd(6), false}, Manual, usd(1), usd(2)},
-		{5, list[4].Charge, Charge{"p@2", usd(3), usd(3), false}, Manual, usd(3), usd(3)},
+		{1, list[0].Charge, Charge{"p@2", usd(3), usd(3), false}, Manual, usd(1), usd(1), false},
+		{2, list[1].Charge, Charge{"p@2", usd(3), 0, false}, Manual, usd(1), 0, false},
+		{4, list[3].Charge, Charge{"p@2", usd(3), usd(6), false}, Manual, usd(1), usd(2), false},
+		{5, list[4].Charge, Charge{"p@2", usd(3), usd(3), false}, Manual, usd(3), usd(3), false},
 	}
 	if len(got.Changes) != len(want) {
 		t.Fatalf("got %+v", got.Changes)

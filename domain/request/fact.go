@@ -157,7 +157,11 @@ type Multipliers struct {
 
 // MultipliersOf leaves out what is 1.
 func MultipliersOf(m pricing.Multipliers) Multipliers {
-	return Multipliers{Input: unlessOne(m.Input), Output: unlessOne(m.Output), Group: unlessOne(m.Group)}
+	of := Multipliers{Input: unlessOne(m.Input), Output: unlessOne(m.Output), Group: unlessOne(m.Group)}
+	if m.Key != nil {
+		of.Key = unlessOne(*m.Key)
+	}
+	return of
 }
 
 func unlessOne(m pricing.Multiplier) string {
@@ -199,13 +203,14 @@ type Settled struct {
 	OnDisconnect   string         `json:"on_disconnect,omitempty"` // policy that was applied when the client had gone
 	TTFTUS         int64          `json:"ttft_us,omitempty"`       // of the final attempt, to the first content
 	AttemptUS      int64          `json:"attempt_us,omitempty"`    // of the final attempt
-	QueueState     string         `json:"queue_state,omitempty"`   // resumed, timed_out, aborted
+	QueueState     string         `json:"queue_state,omitempty"`   // how its last wait ended: resumed, timed_out, aborted, evicted; "": it never waited
 	WaitedUS       int64          `json:"waited_us,omitempty"`
 	DurationUS     int64          `json:"duration_us"`
 }
 
 // Repriced: after its end, the request costs something else by prices that were set since. A story tells what it costs now;
-// the facts of its attempts stay as they are. A run of repricing writes at most one of them per request.
+// the facts of its attempts stay as they are. A pass over the requests writes at most one of them per request; a run that was cut
+// short, or that goes on with another scope, is several passes.
 type Repriced struct {
 	Reprice      string       `json:"reprice"` // id of the run
 	Changes      []Repricing  `json:"changes"` // by attempt; never empty
@@ -213,9 +218,10 @@ type Repriced struct {
 	Cost         money.Amount `json:"cost,omitzero"` // sums of the differences: what they are now, minus what they were
 }
 
-// Repricing is what one attempt costs now.
+// Repricing is what one attempt costs now. That of a Settled is there, too, when all that had no price in its request has got one:
+// the request was counted as unpriced where its end is told.
 type Repricing struct {
-	N        int       `json:"n"`        // its costs are those of Failed, else of Settled
+	N        int       `json:"n"`        // its costs are those of Failed, else of Settled; 0: of a Settled behind the Failed of its last attempt
 	Position int64     `json:"position"` // of the fact that told them first
 	At       time.Time `json:"at"`       // when that was: bills are by day of use
 	Was      Charge    `json:"was"`

@@ -57,12 +57,12 @@ func (s *Story) Evolve(fact any, at time.Time) {
 
 // reprice changes what an attempt costs in copies: the facts are not the story's.
 func (s *Story) reprice(c *Repricing) {
-	if i := c.N - 1; i >= 0 && i < len(s.Attempts) && s.Attempts[i].Failed != nil {
-		f := *s.Attempts[i].Failed
+	if failed := s.Failed(c.N); failed != nil {
+		f := *failed
 		f.PriceVersion, f.PriceOrigin, f.Inherited = c.Is.PriceVersion, c.Is.PriceOrigin, c.Is.Inherited
 		f.UpstreamCost, f.Cost, f.Unpriced = c.Is.UpstreamCost, c.Is.Cost, c.Is.Unpriced
 		f.UnpricedReason = unlessPriced(f.UnpricedReason, c.Is)
-		s.Attempts[i].Failed = &f
+		s.Attempts[c.N-1].Failed = &f
 		return
 	}
 	if s.Settled != nil {
@@ -84,6 +84,14 @@ func unlessPriced(reason string, is Charge) string {
 // Ended says that the terminal fact has been seen.
 func (s *Story) Ended() bool { return s.Settled != nil || s.Rejected != nil }
 
+// Failed is the fact of attempt n that failed on its own; nil when its end is that of the request, and of every other number.
+func (s *Story) Failed(n int) *Failed {
+	if n < 1 || n > len(s.Attempts) {
+		return nil
+	}
+	return s.Attempts[n-1].Failed
+}
+
 // Unpriced says that an attempt was used and has no price.
 func (s *Story) Unpriced() bool {
 	for i := range s.Attempts {
@@ -100,6 +108,14 @@ func (s *Story) Final() *Attempt {
 		return nil
 	}
 	return &s.Attempts[len(s.Attempts)-1]
+}
+
+// PaidBy is whose money the request spends, see Admitted.
+func (s *Story) PaidBy() string {
+	if s.Admitted == nil {
+		return ""
+	}
+	return s.Admitted.PaidBy
 }
 
 // Ask is what the client wanted.

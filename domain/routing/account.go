@@ -42,8 +42,8 @@ type preference struct {
 }
 
 // prefer sorts the usable accounts of an upstream by priority, then by the strategy; equal ones stay in their fixed
-// order. Blocked ones are used only when there is no other, the one that comes back first in front (E18, E19).
-func (m *maker) prefer(u *catalog.CompiledUpstream) (p preference) {
+// order. Those blocked, as a whole or for the model that is asked for, are used only when there is no other, the one that comes back first in front (E18, E19).
+func (m *maker) prefer(u *catalog.CompiledUpstream, model string) (p preference) {
 	m.look(u)
 	now, facts, list, blocked := m.q.Now, m.facts, m.ranks[:0], m.blocked[:0]
 	for i := range u.Accounts {
@@ -63,12 +63,11 @@ func (m *maker) prefer(u *catalog.CompiledUpstream) (p preference) {
 				reason = AccountDead
 			} else if slices.Contains(m.q.ExcludeAccounts, a.ID) {
 				reason, p.failed = Excluded, true
-			} else if until = f.BlockedUntil; until.After(now) {
-				reason = AccountBlocked
+			} else if reason, until = f.blocked(model, now); reason != "" {
 				if p.blocked.IsZero() || until.Before(p.blocked) {
 					p.blocked = until
 				}
-				if f.ByHand {
+				if f.ByHand && reason == AccountBlocked {
 					break
 				}
 				blocked = append(blocked, rank{placed(0, false, until.Sub(now).Seconds(), 0), i})
@@ -101,6 +100,22 @@ func (m *maker) prefer(u *catalog.CompiledUpstream) (p preference) {
 	}
 	m.accounts, p.accounts = all, all[from:len(all):len(all)]
 	return p
+}
+
+// blocked says why an account may not be asked for a model, and until when; "": it may.
+func (f *AccountFigures) blocked(model string, now time.Time) (reason string, until time.Time) {
+	if f.BlockedUntil.After(now) {
+		reason, until = AccountBlocked, f.BlockedUntil
+	}
+	if f.Blocks == nil {
+		return reason, until
+	}
+	if at := f.Blocks.ModelUntil(model, now); at.After(until) {
+		if until = at; reason == "" {
+			reason = ModelBlocked
+		}
+	}
+	return reason, until
 }
 
 // rank sorts by the priority of the accounts, free before full, and by the strategy.

@@ -22,7 +22,7 @@ var escapes = map[string]string{
 	NotGranted: "affinity_escaped_not_granted", ModelNotAllowed: "affinity_escaped_model_not_allowed",
 	CircuitOpen: "affinity_escaped_circuit_open", Excluded: "affinity_escaped_excluded", NoAccount: "affinity_escaped_no_account",
 	AccountDisabled: "affinity_escaped_disabled", AccountExpired: "affinity_escaped_expired", AccountDead: "affinity_escaped_dead",
-	AccountBlocked: "affinity_escaped_blocked",
+	AccountBlocked: "affinity_escaped_blocked", ModelBlocked: "affinity_escaped_model_blocked",
 }
 
 // bind puts the candidate of the session's account first, unless it is to be left for a reason (C56-C58, B13, E21).

@@ -66,7 +66,13 @@ func (m *maker) consider(u *catalog.CompiledUpstream, pool dialect.Capability, t
 		m.drop(u, reason)
 		return
 	}
-	got := m.prefer(u)
+	c := Candidate{Upstream: u.Upstream, ResolvedModel: match.Resolved, Redirect: match.Redirect,
+		UpstreamModel: u.BodyModel(m.name.Model, match.Resolved), Tier: u.Priority, Why: m.why, Capability: pool,
+		full: f.full(), ttft: f.TTFT, failures: f.Failures}
+	if c.UpstreamModel == "" && m.name.Upstream != nil {
+		c.UpstreamModel = m.name.Model // the body names the upstream too
+	}
+	got := m.prefer(u, c.Asks(m.q.Model))
 	if len(got.accounts) == 0 {
 		t.soon(got.blocked, m.q.Now)
 		if got.failed {
@@ -76,12 +82,7 @@ func (m *maker) consider(u *catalog.CompiledUpstream, pool dialect.Capability, t
 		}
 		return
 	}
-	c := Candidate{Upstream: u.Upstream, Accounts: got.accounts, ResolvedModel: match.Resolved, Redirect: match.Redirect,
-		UpstreamModel: u.BodyModel(m.name.Model, match.Resolved), Tier: u.Priority, Why: m.why, Capability: pool,
-		LastResort: got.last, full: f.full(), account: got.free, ttft: f.TTFT, failures: f.Failures}
-	if c.UpstreamModel == "" && m.name.Upstream != nil {
-		c.UpstreamModel = m.name.Model // the body names the upstream too
-	}
+	c.Accounts, c.LastResort, c.account = got.accounts, got.last, got.free
 	if probing {
 		c.Why = WhyProbe
 	}

@@ -4,8 +4,10 @@
 package routing
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/affinity"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
@@ -49,9 +51,10 @@ type AccountFigures struct {
 	Active       bool      // false: its credential is dead
 	TTFT         time.Duration
 	Failures     float64
-	LastUsed     int64   // Unix nanoseconds; 0: never
-	QuotaUsed    float64 // share of the provider's quota that is used, 0..1; 0 also when it is not known
-	QuotaReset   int64   // when that quota is renewed, in Unix nanoseconds; 0: unknown
+	LastUsed     int64           // Unix nanoseconds; 0: never
+	QuotaUsed    float64         // share of the provider's limits that is used, 0..1; 0 also when it is not known
+	QuotaReset   int64           // when a quota of hours or days is renewed, in Unix nanoseconds; 0: unknown
+	Blocks       *account.Blocks // for those of single models; nil: there are none. It is only read
 }
 
 func (f *AccountFigures) full() bool { return f.Slots > 0 && f.Held >= f.Slots }
@@ -104,6 +107,12 @@ type Candidate struct {
 	failures float64
 }
 
+// Asks is the model that the upstream is asked for when the client names the given one. Limits, blocks and breakers of single
+// models are of that.
+func (c *Candidate) Asks(model string) string {
+	return cmp.Or(c.UpstreamModel, c.ResolvedModel, model)
+}
+
 // Why a candidate is where it is.
 const (
 	WhyWeighted    = "weighted_selection"
@@ -132,6 +141,7 @@ const (
 	AccountExpired  = "expired"
 	AccountDead     = "dead" // its credential is refused
 	AccountBlocked  = "blocked"
+	ModelBlocked    = "model_blocked" // the account is, for the model that it would be asked for
 )
 
 // Bounds of what a plan says about what it leaves out, because it becomes part of an event.

@@ -114,7 +114,7 @@ func show(p *Plan) string {
 	return strings.Join(out, " ")
 }
 
-// A37, A40, B16, B49, C66: who falls out by which filter, in their order; no figure but a breaker or a block takes anybody out.
+// A37, A40, B16, B49, C66, C67: who falls out by which filter, in their order; no figure but a breaker or a block takes anybody out.
 func TestWhoIsACandidateAndWhyNot(t *testing.T) {
 	open := Figures{Breaker: Open, Until: now.Add(time.Minute)}
 	due := Figures{Breaker: Open, Until: now}

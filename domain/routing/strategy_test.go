@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
 )
@@ -172,6 +173,61 @@ func TestEveryAccountThatIsLeftOutHasAReason_E18_B14(t *testing.T) {
 	}
 	if p := plan(snapshot(t, up("m", nil, 40)), board{accounts: blocked}, Query{}); len(p.ExcludedAccounts) != accountsMax || p.UnlistedAccounts != 40-accountsMax {
 		t.Errorf("%d listed, %d not", len(p.ExcludedAccounts), p.UnlistedAccounts)
+	}
+}
+
+// E18, E19: a block of a single model at an account counts for requests that would ask for that model there, under whatever name,
+// and for no others.
+func TestABlockOfAModelLeavesTheAccountOutForThatModel_E18_E19(t *testing.T) {
+	soon := now.Add(time.Minute)
+	of := func(models ...string) AccountFigures {
+		b := account.Blocks{Account: "x"}
+		for _, m := range models {
+			b.Apply(now, m, account.Ask{Until: soon, Reason: account.ReasonRate})
+		}
+		return AccountFigures{Active: true, Blocks: &b}
+	}
+	alias := func(u *catalog.Upstream) {
+		u.ModelRules = []catalog.ModelRule{{Type: "alias", Value: "fast", Target: "m"}, {Type: "exact", Value: "m"}, {Type: "exact", Value: "n"}}
+	}
+	snap := snapshot(t, up("a", alias, 2), up("b", priority(1), 1))
+	one := board{accounts: map[string]AccountFigures{"a-1": of("m")}}
+	both := board{accounts: map[string]AccountFigures{"a-1": of("m"), "a-2": of("m", "n")}}
+	past := account.Blocks{Account: "x"}
+	past.Apply(now.Add(-time.Minute), "m", account.Ask{Until: now})
+	over, hand := AccountFigures{Active: true, Blocks: &past}, of("m")
+	hand.BlockedUntil, hand.ByHand = now.Add(time.Second), true
+	for _, c := range []struct {
+		name, model string
+		live        board
+		q           Query
+		want        string
+		left        string
+	}{
+		{"the other account has it", "m", one, Query{}, "a[a-2]:single_candidate_remaining b[b-1]:single_candidate_remaining", "a-1=model_blocked"},
+		{"under another name", "fast", one, Query{}, "a[a-2]:single_candidate_remaining b[b-1]:single_candidate_remaining", "a-1=model_blocked"},
+		{"at that upstream by its name", "a/m", one, Query{}, "a[a-2]:single_candidate_remaining", "a-1=model_blocked"},
+		{"another model", "n", one, Query{}, "a[a-1 a-2]:single_candidate_remaining b[b-1]:single_candidate_remaining", ""},
+		{"its time is over", "m", board{accounts: map[string]AccountFigures{"a-1": over}}, Query{}, "a[a-1 a-2]:single_candidate_remaining b[b-1]:single_candidate_remaining", ""},
+		{"at all accounts: the last resort", "m", both, Query{}, "b[b-1]:single_candidate_remaining a[a-1 a-2]:last_resort", "a-1=model_blocked a-2=model_blocked"},
+		{"and of the account's session", "m", one, Query{Session: bound("a", "a-1")}, "a[a-2]:affinity_escaped_model_blocked b[b-1]:single_candidate_remaining", "a-1=model_blocked"},
+		{"on top of an operator's block", "m", board{accounts: map[string]AccountFigures{"a-1": hand, "a-2": {}}}, Query{}, "b[b-1]:single_candidate_remaining | a=no_account", "a-1=blocked a-2=dead"},
+	} {
+		c.q.Model = c.model
+		p := plan(snap, c.live, c.q)
+		var left []string
+		for _, x := range p.ExcludedAccounts {
+			if left = append(left, x.Account+"="+x.Reason); x.Reason != AccountDead && !x.Until.Equal(soon) {
+				t.Errorf("%s: until %s", c.name, x.Until)
+			}
+		}
+		if show(p) != c.want || strings.Join(left, " ") != c.left {
+			t.Errorf("%s: %s, left out %v; want %s, %s", c.name, show(p), left, c.want, c.left)
+		}
+	}
+	only := snapshot(t, up("a", nil, 1), setting("scheduling.all_blocked", "reject"))
+	if p := plan(only, one, Query{Model: "m"}); p.Refusal.RetryAfter != time.Minute {
+		t.Errorf("refused until %s", p.Refusal.RetryAfter)
 	}
 }
 

@@ -168,6 +168,34 @@ var conflicts = map[string]func(*testing.T, events.Store){
 		refused(t, s, end(events.AnyVersion, 6))
 		require.Equal(t, events.Position(3), head(t, s))
 	},
+	"what a request cost may be told anew behind its end": func(t *testing.T, s events.Store) {
+		later := func(version int64, reprice string) events.Append {
+			r := row(t, "request/a", version, 1)
+			r.Facts = []events.Fact{&request.Repriced{Reprice: reprice, Cost: 5, Changes: []request.Repricing{{N: 1, Position: 2, At: start}}}}
+			require.NoError(t, events.Encode(&r))
+			return one(r)
+		}
+		end := row(t, "request/a", 1, 2)
+		end.Terminal = true
+		put(t, s, one(row(t, "request/a", 0, 1)), one(end), one(row(t, "request/b", 0, 3)))
+		put(t, s, later(2, "run-1"), one(row(t, "request/b", 1, 4))) // in one group with a request that goes on
+		refused(t, s, later(2, "run-2"))                             // another run has been faster
+		put(t, s, later(2, "run-1"))                                 // the answer was lost
+		put(t, s, later(3, "run-2"), later(4, "run-3"))
+		require.Equal(t, "request/a@1 request/a@2 request/b@3 request/a@4 request/b@5 request/a@6 request/a@7", places(all(t, s)))
+		var told []committed
+		require.NoError(t, s.Find(context.Background(), events.Query{Type: "request.repriced"}, collect(&told)))
+		require.Equal(t, "request/a@4 request/a@6 request/a@7", places(told))
+		// They go with their request.
+		for n := 1; n > 0; {
+			var err error
+			n, err = s.Remove(context.Background(), events.Removal{First: 1, Last: 2, Through: 7}, 2)
+			require.NoError(t, err)
+		}
+		require.Equal(t, "request/b@3 request/b@5", places(all(t, s)))
+		require.True(t, audit(t, s, events.Audit{}).Equal)
+		refused(t, s, later(5, "run-4"))
+	},
 	"two ends in one batch: the first wins": func(t *testing.T, s events.Store) {
 		a, b := row(t, "request/a", 0, 1), row(t, "request/a", 1, 2)
 		a.Terminal, b.Terminal = true, true

@@ -14,7 +14,7 @@ import (
 // those were told still opens.
 func TestAClosingOpensToTheLinesThatItHas(t *testing.T) {
 	for name, text := range map[string]string{
-		"every class": `{"day":"2026-03-01","key":"k","model":"m","upstream":"u","price_version":"p@1","price_origin":"synced","requests":2,"attempts":3,
+		"every class": `{"day":"2026-03-01","key":"k","model":"m","upstream":"u","price_version":"p@1","price_origin":"synced","paid_by":"subscription/gold","requests":2,"attempts":3,
 			"usage":{"input":1,"cached_input":2,"cache_write_5m":3,"cache_write_1h":4,"output":5,"reasoning":4,"audio_input":7,"audio_output":8,
 			"image_input":9,"image_output":10,"images":11,"web_searches":12,"file_searches":13},"cost":"1.5","upstream_cost":"1.25","unpriced_requests":1}`,
 		"of an earlier version": `{"day":"2026-03-01","key":"k","price_version":"p@1","requests":1,"attempts":1,

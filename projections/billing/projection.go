@@ -14,8 +14,8 @@ import (
 )
 
 // Entries has one row per attempt that was sent, by the position of the fact that ended it. A request that ends after
-// its last attempt had failed on its own gets one more, which counts no attempt. Rows are never changed; they go with the
-// events of their request.
+// its last attempt had failed on its own gets one more, which counts no attempt. A row is written anew when its request is
+// repriced; they go with the events of their request.
 var Entries = &projections.Table{
 	Name: "bill_entries",
 	Key:  1,
@@ -32,6 +32,7 @@ var Entries = &projections.Table{
 		{Name: "account", Kind: projections.KindText},
 		{Name: "price_version", Kind: projections.KindText},
 		{Name: "price_origin", Kind: projections.KindText}, // manual or synced; "" before it was told
+		{Name: "paid_by", Kind: projections.KindText},      // balance, subscription/<id>, or ""
 	}, append(sumColumns(), // requests is 1 for the settlement, so that sums count requests
 		projections.Column{Name: "began", Kind: projections.KindInt}, // position of the request's first fact
 	)...),
@@ -41,7 +42,7 @@ var Entries = &projections.Table{
 // Days has the sums of Entries per day and dimension.
 var Days = &projections.Table{
 	Name: "bill_days",
-	Key:  9,
+	Key:  10,
 	Columns: append([]projections.Column{
 		{Name: "day", Kind: projections.KindInt}, // since 1970, UTC
 		{Name: "key", Kind: projections.KindText},
@@ -52,6 +53,7 @@ var Days = &projections.Table{
 		{Name: "account", Kind: projections.KindText},
 		{Name: "price_version", Kind: projections.KindText},
 		{Name: "price_origin", Kind: projections.KindText}, // manual or synced; "" before it was told
+		{Name: "paid_by", Kind: projections.KindText},      // balance, subscription/<id>, or ""
 	}, sumColumns()...),
 }
 
@@ -99,6 +101,15 @@ func (s *sum) append(row []projections.Value) []projections.Value {
 	return append(row, projections.Money(s.cost), projections.Money(s.upstreamCost), projections.Int(s.unpriced))
 }
 
+// minus takes the sum away.
+func (s *sum) minus() sum {
+	less := sum{-s.requests, -s.attempts, s.usage, -s.cost, -s.upstreamCost, -s.unpriced}
+	for _, n := range classes(&less.usage) {
+		*n = -*n
+	}
+	return less
+}
+
 // sumOf reads values of Sums; NULL is 0.
 func sumOf(row []projections.Value) sum {
 	s := sum{requests: row[0].Int(), attempts: row[1].Int()}
@@ -118,14 +129,14 @@ type Projection struct{}
 func (Projection) Name() string { return "billing" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 3 }
+func (Projection) Version() int { return 4 } // 4: who paid
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Entries, Days} }
 
 // Needs implements projections.Selective.
 func (Projection) Needs() []string {
-	return []string{"attempt.failed", "request.settled", "books.removed"}
+	return []string{"attempt.failed", "request.settled", "request.repriced", "books.removed"}
 }
 
 // Fold writes an entry for every attempt that ended: a failed one with its own usage, the final one with that of the
@@ -139,22 +150,15 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 	}
 	switch f := fact.(type) {
 	case *request.Failed:
-		e := entry{n: f.N, price: f.PriceVersion, origin: f.PriceOrigin}
-		e.sum = sum{attempts: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
+		e := failedEntry(f)
 		e.write(story, at, out)
 	case *request.Settled:
-		if !f.Sent {
-			return
+		if f.Sent {
+			e := settledEntry(story, f)
+			e.write(story, at, out)
 		}
-		e := entry{n: len(story.Attempts), price: f.PriceVersion, origin: f.PriceOrigin}
-		e.sum = sum{requests: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
-		if final := story.Final(); final == nil || final.Failed == nil {
-			e.attempts = 1
-		}
-		if story.Unpriced() {
-			e.unpriced = 1
-		}
-		e.write(story, at, out)
+	case *request.Repriced:
+		reprice(story, f, at, out)
 	}
 }
 
@@ -166,7 +170,76 @@ type entry struct {
 	origin pricing.Origin
 }
 
+func failedEntry(f *request.Failed) entry {
+	e := entry{n: f.N, price: f.PriceVersion, origin: f.PriceOrigin}
+	e.sum = sum{attempts: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
+	return e
+}
+
+func settledEntry(story *request.Story, f *request.Settled) entry {
+	e := entry{n: len(story.Attempts), price: f.PriceVersion, origin: f.PriceOrigin}
+	e.sum = sum{requests: 1, usage: f.Usage, cost: f.Cost, upstreamCost: f.UpstreamCost}
+	if final := story.Final(); final == nil || final.Failed == nil {
+		e.attempts = 1
+	}
+	if story.Unpriced() {
+		e.unpriced = 1
+	}
+	return e
+}
+
+// reprice puts the entries of what a request costs now in the place of those that were, at their own times: a bill is by day
+// of use. The story tells what it costs now.
+func reprice(story *request.Story, f *request.Repriced, at projections.Place, out *projections.Changes) {
+	unpriced := story.Unpriced()
+	for i := range f.Changes {
+		unpriced = unpriced || f.Changes[i].Was.Unpriced
+	}
+	for i := range f.Changes {
+		c := &f.Changes[i]
+		var is, was entry
+		if failed := story.Failed(c.N); failed != nil {
+			is = failedEntry(failed)
+			was = is
+		} else if story.Settled != nil {
+			is = settledEntry(story, story.Settled)
+			was = is
+			if unpriced {
+				was.unpriced = 1
+			}
+		} else {
+			continue // its end could not be read
+		}
+		was.price, was.origin, was.cost, was.upstreamCost = c.Was.PriceVersion, c.Was.PriceOrigin, c.Was.Cost, c.Was.UpstreamCost
+		was.sum = was.minus()
+		used := projections.Place{Position: events.Position(c.Position), First: at.First, At: c.At}
+		was.addDay(story, used, out)
+		is.addDay(story, used, out)
+		out.Put(Entries, is.row(story, used)...)
+	}
+}
+
 func (e *entry) write(story *request.Story, at projections.Place, out *projections.Changes) {
+	out.Append(Entries, e.row(story, at)...)
+	e.addDay(story, at, out)
+}
+
+// row is the entry's row of Entries.
+func (e *entry) row(story *request.Story, at projections.Place) []projections.Value {
+	text, number := projections.Text, projections.Int
+	row := make([]projections.Value, 0, len(Entries.Columns))
+	row = append(row, number(int64(at.Position)), text(story.ID), number(int64(e.n)), projections.Micros(at.At))
+	return append(e.append(e.by(story, row)), number(int64(at.First)))
+}
+
+// addDay adds the entry to its day.
+func (e *entry) addDay(story *request.Story, at projections.Place, out *projections.Changes) {
+	var room [40]projections.Value
+	out.Add(Days, e.append(e.by(story, append(room[:0], projections.Int(DayOf(at.At)))))...)
+}
+
+// by appends what bills are grouped by.
+func (e *entry) by(story *request.Story, row []projections.Value) []projections.Value {
 	var sent request.Dispatched
 	if e.n >= 1 && e.n <= len(story.Attempts) {
 		sent = story.Attempts[e.n-1].Dispatched
@@ -176,15 +249,9 @@ func (e *entry) write(story *request.Story, at projections.Place, out *projectio
 	if model == "" {
 		model = asked.Model
 	}
-	text, number := projections.Text, projections.Int
-	by := [...]projections.Value{
-		text(asked.Key), text(asked.User), text(asked.Group), text(model), text(sent.Upstream), text(sent.Account),
-		text(e.price), text(string(e.origin)),
-	}
-	var room [40]projections.Value
-	row := append(room[:0], number(int64(at.Position)), text(story.ID), number(int64(e.n)), projections.Micros(at.At))
-	out.Append(Entries, append(e.append(append(row, by[:]...)), number(int64(at.First)))...)
-	out.Add(Days, e.append(append(append(room[:0], number(DayOf(at.At))), by[:]...))...)
+	text := projections.Text
+	return append(row, text(asked.Key), text(asked.User), text(asked.Group), text(model), text(sent.Upstream), text(sent.Account),
+		text(e.price), text(string(e.origin)), text(story.PaidBy()))
 }
 
 // DayMicros is a day in microseconds.
@@ -224,6 +291,6 @@ func (l *Line) field(name string) **string {
 	return map[string]**string{
 		"day": &l.Day, "key": &l.Key, "user": &l.User, "group": &l.Group, "model": &l.Model,
 		"upstream": &l.Upstream, "account": &l.Account, "price_version": &l.PriceVersion,
-		"price_origin": &l.PriceOrigin,
+		"price_origin": &l.PriceOrigin, "paid_by": &l.PaidBy,
 	}[name]
 }

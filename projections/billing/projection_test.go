@@ -164,3 +164,74 @@ func TestQueriesThatCanNotBeAnsweredAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Pains 5, 80, E40: what was used stays on its day, and moves from the price of then to that of now; nothing is counted twice, and
+// the request is unpriced no more.
+func TestARepricingPutsEntriesAnewOnTheDayOfUse(t *testing.T) {
+	paid := &request.Admitted{Ask: admitted.Ask, PaidBy: "balance"}
+	lost := *failed
+	lost.Unpriced, lost.PriceVersion, lost.PriceOrigin, lost.Cost, lost.UpstreamCost = true, "", "", 0, 0
+	story := request.Booked{}
+	facts := []events.Fact{paid, first, &lost, second, settled}
+	for i, f := range facts {
+		story.Take(f, int64(10+i), evening.Add(time.Duration(i)*time.Second))
+	}
+	later := story.Reprice("run", &pricing.Repriced{Changes: []pricing.Change{
+		{N: 1, Is: pricing.Charge{Version: "p9", Upstream: 70}, Origin: pricing.Manual},
+		{N: 2, Is: pricing.Charge{Version: "p9", Upstream: 500, Caller: 600}, Origin: pricing.Manual},
+	}})
+	changes := tell(append(facts, later)...)
+	want := billing.Line{Requests: 1, Attempts: 2, Usage: used.Plus(lost.Usage), Cost: 600, UpstreamCost: 570}
+	for _, table := range []string{"bill_entries", "bill_days"} {
+		if have := line(changes[table]); have != want {
+			t.Errorf("%s: %+v, want %+v", table, have, want)
+		}
+	}
+	entries := changes["bill_entries"]
+	if len(entries) != 2 {
+		t.Fatalf("%d entries", len(entries))
+	}
+	for i, position := range []int64{12, 14} {
+		at := func(column string) projections.Value { return entries[i].Values[billing.Entries.Column(column)] }
+		if at("position").Int() != position || at("price_version").Text() != "p9" || at("began").Int() != 10 || at("paid_by").Text() != "balance" {
+			t.Errorf("%v", entries[i].Values)
+		}
+	}
+	left := 0
+	for _, c := range changes["bill_days"] {
+		if day := billing.DayText(c.Values[0].Int()); day != "2026-03-02" {
+			t.Errorf("something is on %s", day)
+		}
+		l := billing.FromRow([]string{"price_version"}, append([]projections.Value{c.Values[billing.Days.Column("price_version")]}, c.Values[billing.Days.Key:]...))
+		if l.Nothing() != (*l.PriceVersion != "p9") {
+			t.Errorf("%s: %+v", *l.PriceVersion, l)
+		}
+		left++
+	}
+	if left != 4 {
+		t.Errorf("%d rows of days", left)
+	}
+}
+
+// A request of which one attempt was unpriced is not so any more when that has got a price, also where its end costs the same.
+func TestTheEndOfARequestIsToldPricedWhenItsLastUnpricedAttemptIs(t *testing.T) {
+	lost := *failed
+	lost.Unpriced, lost.PriceVersion, lost.Cost, lost.UpstreamCost = true, "", 0, 0
+	alone := &request.Settled{Outcome: request.FailedOutcome, Sent: true, Attempts: 1}
+	for name, facts := range map[string][]events.Fact{
+		"behind its own fact": {admitted, first, &lost, alone}, "behind another attempt": {admitted, first, &lost, second, settled},
+	} {
+		story := request.Booked{}
+		for i, f := range facts {
+			story.Take(f, int64(10+i), evening.Add(time.Duration(i)*time.Second))
+		}
+		later := story.Reprice("run", &pricing.Repriced{Changes: []pricing.Change{{N: 1, Is: pricing.Charge{Version: "p9", Upstream: 70}}}})
+		before, after := tell(facts...), tell(append(facts, later)...)
+		for _, table := range []string{"bill_entries", "bill_days"} {
+			was, is := line(before[table]), line(after[table])
+			if was.UnpricedRequests != 1 || is.UnpricedRequests != 0 || is.Requests != 1 || is.Attempts != was.Attempts || is.UpstreamCost != was.UpstreamCost+70 {
+				t.Errorf("%s, %s: was %+v, is %+v", name, table, was, is)
+			}
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 var ErrQuery = errors.New("bad bill query")
 
 // Dimensions are what a bill can be grouped by.
-var Dimensions = []string{"day", "key", "user", "group", "model", "upstream", "account", "price_version", "price_origin"}
+var Dimensions = []string{"day", "key", "user", "group", "model", "upstream", "account", "price_version", "price_origin", "paid_by"}
 
 // Query selects and groups what was billed. The zero value is one line over everything.
 type Query struct {

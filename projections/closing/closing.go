@@ -10,13 +10,15 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/stats"
 )
 
 // Of sums up the requests whose first fact lies in [first, last]. All of them must have ended (books.ErrOpen).
 func Of(ctx context.Context, store events.Store, day string, first, last events.Position) (*books.Closed, error) {
-	days, hours := sums{}, sums{}
-	extent, err := projections.FoldSpan(ctx, store, first, last, []projections.Projection{billing.Projection{}, stats.Projection{}},
+	days, hours, repriced := sums{}, sums{}, sums{}
+	list := []projections.Projection{billing.Projection{}, stats.Projection{}, ledger.Projection{}}
+	extent, err := projections.FoldSpan(ctx, store, first, last, list,
 		func(changes *projections.Changes) error {
 			for c := range changes.All() {
 				switch c.Table {
@@ -24,6 +26,8 @@ func Of(ctx context.Context, store events.Store, day string, first, last events.
 					days.add(c)
 				case stats.Hours:
 					hours.add(c)
+				case ledger.Repriced:
+					repriced.add(c)
 				}
 			}
 			return nil
@@ -35,6 +39,7 @@ func Of(ctx context.Context, store events.Store, day string, first, last events.
 		Day: day, Span: books.Span{First: int64(first), Last: int64(last), Through: int64(max(extent.Through, last))},
 		Requests: extent.Requests, Rows: extent.Rows, Facts: extent.Facts,
 		Lines: billing.Lines(days.rows()), Late: stats.Late(day, hours.rows()),
+		Reposted: ledger.Repostings(repriced.rows()),
 	}, nil
 }
 

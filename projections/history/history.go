@@ -25,6 +25,7 @@ type History struct {
 	Plain    bool          // every request succeeds at its first attempt: two appends each
 	Unended  int           // requests at the end that are left open
 	Keys     int           // API keys, of as many users, each with habits of its own (default: three, and requests without one)
+	Repriced bool          // some requests are priced anew; the places that this tells are those in a store that has nothing else
 	ASCII    bool          // texts are what most clients send, without the odd ones that laws are held against
 }
 
@@ -32,7 +33,8 @@ type History struct {
 // as the gateway sets them.
 func (h History) Appends() ([]events.Append, error) {
 	w := &world{
-		History: h, rand: rand.New(rand.NewPCG(h.Seed, 0x70656e73746f636b)), now: h.Start,
+		History: h, rand: rand.New(rand.NewPCG(h.Seed, 0x70656e73746f636b)), now: h.Start, operator: newOperator(h.Seed),
+		repricer: newRepricer(h.Seed),
 	}
 	if w.Parallel == 0 {
 		w.Parallel = 8
@@ -71,6 +73,9 @@ type world struct {
 	begun   int
 	running []*life
 	out     []events.Append
+
+	operator operator
+	repricer repricer
 }
 
 // life is a request that has not ended.
@@ -89,6 +94,10 @@ type life struct {
 func (w *world) run() {
 	for w.begun < w.Requests || len(w.running) > w.Unended {
 		w.now = w.now.Add(time.Duration(w.rand.Int64N(int64(2*w.Step)/1000)) * time.Microsecond)
+		w.book()
+		if w.Repriced {
+			w.reprice()
+		}
 		if w.begun < w.Requests && (len(w.running) == 0 || len(w.running) < w.Parallel && w.chance(50)) {
 			w.begin()
 			continue
@@ -119,7 +128,7 @@ func (w *world) begin() {
 		})
 		return
 	}
-	admitted := &request.Admitted{Ask: ask, InputEstimate: w.rand.Int64N(4000), Excluded: w.excluded()}
+	admitted := &request.Admitted{Ask: ask, InputEstimate: w.rand.Int64N(4000), Excluded: w.excluded(), PaidBy: w.operator.pays(ask.User)}
 	for i := range 1 + w.rand.IntN(3) {
 		admitted.Plan = append(admitted.Plan, request.Candidate{Upstream: pick(w, upstreams), Tier: i, Why: "weighted_selection"})
 	}

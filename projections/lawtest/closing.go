@@ -14,29 +14,36 @@ import (
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/closing"
+	"github.com/penstock/penstock/projections/ledger"
 )
 
-// Closings holds the laws against histories whose days are closed and whose events are taken away in between. Whatever
-// has been taken away, and however much of it is still there: rebuilt equals live, and the bill by day and by every
-// dimension is that of a history from which nothing was taken.
+// Closings holds the laws against histories whose days are closed and whose events are taken away in between, and whose
+// requests are priced anew up to then. Whatever has been taken away, and however much of it is still there: rebuilt equals
+// live, and the bill by day and by every dimension is that of a history from which nothing was taken.
 func Closings(t *testing.T, s Subject) {
 	if s.Seeds == 0 {
 		s.Seeds = 5
 	}
 	for seed := range uint64(s.Seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			history, err := History{Seed: seed, Requests: 2 * requests, Step: 15 * time.Minute, Unended: int(seed % 3)}.Appends()
+			history, err := History{Seed: seed, Requests: 2 * requests, Step: 15 * time.Minute, Unended: int(seed % 3), Repriced: true}.Appends()
 			must(t, err)
-			untouched := &law{Subject: s, rand: rand.New(rand.NewPCG(seed, 2)), store: s.Store(t)}
-			Commits(t, untouched.store, slices.Clone(history), 5)
 			c := &closed{law: &law{Subject: s, rand: rand.New(rand.NewPCG(seed, 3)), store: s.Store(t)}, T: t}
-			c.live(history)
-			if len(c.removed) < 2 {
-				t.Fatalf("%d days were removed: the law would hold of nothing", len(c.removed))
+			c.live(numbered(history))
+			if len(c.removed) < 2 || c.repriced == 0 || c.refused == 0 {
+				t.Fatalf("%d days were removed, %d requests repriced, %d refused: the law would hold of nothing", len(c.removed), c.repriced, c.refused)
 			}
-			want := rowsOf(t, untouched.plain(t), billing.Days)
-			if have := rowsOf(t, c.model, billing.Days); !slices.Equal(have, want) {
-				t.Errorf("bill by day:\nhave %v\nwant %v", have, want)
+			untouched := &law{Subject: s, rand: rand.New(rand.NewPCG(seed, 2)), store: s.Store(t)}
+			again := &closed{law: untouched, T: t}
+			for _, a := range c.taken {
+				again.store1(a)
+			}
+			whole := untouched.plain(t)
+			for _, table := range []*projections.Table{billing.Days, ledger.Repriced} {
+				want := rowsOf(t, whole, table)
+				if have := rowsOf(t, c.model, table); !slices.Equal(have, want) || len(want) == 0 {
+					t.Errorf("%s:\nhave %v\nwant %v", table.Name, have, want)
+				}
 			}
 			c.behind()
 			c.goOn()
@@ -55,15 +62,19 @@ type closed struct {
 	version int64 // of the stream of the books
 	removed []events.Removal
 	early   projections.ReadModel // that was left behind before anything was removed
+
+	where             moved
+	taken             []told // of the history
+	repriced, refused int
 }
 
 // live commits a history in batches, and now and then closes a day, takes one away, or a part of it.
-func (c *closed) live(history []events.Append) {
+func (c *closed) live(history []told) {
 	c.model = c.Model(c)
 	c.runner = Start(c, c.options(c.model))
 	for len(history) > 0 {
 		n := min(1+c.rand.IntN(9), len(history))
-		c.commit(history[:n]...)
+		c.take(history[:n])
 		last := history[n-1].Rows[0].At
 		history = history[n:]
 		switch c.rand.IntN(12) {
@@ -102,7 +113,42 @@ func (c *closed) live(history []events.Append) {
 	c.same(c, c.plain(c.T))
 }
 
-func (c *closed) commit(batch ...events.Append) {
+// take commits what may be told: no request of a closed day is priced anew.
+func (c *closed) take(list []told) {
+	var batch []events.Append
+	flush := func() {
+		if len(batch) > 0 {
+			for i, at := range c.commit(batch...) {
+				c.where.lies(c.taken[len(c.taken)-len(batch)+i], at)
+			}
+			batch = nil
+		}
+	}
+	for _, a := range list {
+		if a.reprices() {
+			flush() // so that it is known where everything lies
+			if c.book.Refusal(int64(c.where.first[a.Rows[0].Stream])) != nil {
+				c.refused++
+				continue
+			}
+			c.repriced++
+		}
+		batch = append(batch, c.where.placed(c, a))
+		c.taken = append(c.taken, a)
+	}
+	flush()
+}
+
+// store1 stores one append of a history, for nobody who projects.
+func (c *closed) store1(a told) {
+	results, err := c.store.Append(context.Background(), []events.Append{c.where.placed(c, a)}, c.open.lowWater())
+	must(c, err)
+	must(c, results[0].Err)
+	c.open.saw(&events.Committed{Position: results[0].First, Row: a.Rows[0]})
+	c.where.lies(a, results[0].First)
+}
+
+func (c *closed) commit(batch ...events.Append) (places []events.Position) {
 	results, err := c.store.Append(context.Background(), batch, c.open.lowWater())
 	must(c, err)
 	var pushed []*events.Committed
@@ -111,8 +157,10 @@ func (c *closed) commit(batch ...events.Append) {
 		row := &events.Committed{Position: r.First, Row: batch[i].Rows[0]}
 		c.open.saw(row)
 		pushed = append(pushed, row)
+		places = append(places, r.First)
 	}
 	c.runner.Push(pushed)
+	return places
 }
 
 // say appends a fact about the books.

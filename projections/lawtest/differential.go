@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
@@ -21,6 +22,7 @@ type Readers interface {
 	requestlog.Reader
 	billing.Reader
 	stats.Reader
+	ledger.Reader
 }
 
 // Differential folds random histories into both models and asks both the same random questions. want is the oracle.
@@ -28,7 +30,7 @@ func Differential(t *testing.T, list []projections.Projection, store func(testin
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			step := []time.Duration{40 * time.Second, 10 * time.Minute}[seed%2] // some hours, some days
-			history, err := History{Seed: 100 + seed, Requests: 120, Unended: 2, Step: step}.Appends()
+			history, err := History{Seed: 100 + seed, Requests: 120, Unended: 2, Step: step, Repriced: true}.Appends()
 			must(t, err)
 			s := store(t)
 			Commits(t, s, history, 7)
@@ -49,6 +51,7 @@ func Differential(t *testing.T, list []projections.Projection, store func(testin
 				ask.log(t, a, b)
 				ask.bill(t, a, b)
 				ask.stats(t, a, b)
+				ask.ledger(t, a, b)
 			}
 		})
 	}
@@ -162,6 +165,52 @@ func (a *asker) stats(t *testing.T, have, want Readers) {
 	otherBoard, err := want.Leaderboard(ctx, q)
 	must(t, err)
 	alike(t, fmt.Sprintf("leaderboard %+v", q), board, otherBoard)
+}
+
+func (a *asker) ledger(t *testing.T, have, want Readers) {
+	ctx := context.Background()
+	user := a.maybe("ann", "cyd", "nobody")
+	until := a.when(24 * time.Hour)
+	x, err := have.Booked(ctx, user, until)
+	must(t, err)
+	y, err := want.Booked(ctx, user, until)
+	must(t, err)
+	alike(t, fmt.Sprintf("booked of %q until %v", user, until), x, y)
+
+	q := ledger.PostedQuery{User: user, Key: a.maybe(keys...), Carried: a.rand.IntN(2) == 0}
+	for _, i := range a.rand.Perm(len(ledger.Dimensions))[:a.rand.IntN(5)] {
+		q.By = append(q.By, ledger.Dimensions[i])
+	}
+	q.Since, q.Until = a.days()
+	sums, err := have.Posted(ctx, q)
+	must(t, err)
+	otherSums, err := want.Posted(ctx, q)
+	must(t, err)
+	alike(t, fmt.Sprintf("posted %+v", q), sums, otherSums)
+
+	of := ledger.Query{User: "ann", Since: q.Since, Until: q.Until, Group: a.maybe(ledger.Groups...)}
+	if a.rand.IntN(2) == 0 {
+		of.User, of.Key = "", "key-c"
+	}
+	statement, err := ledger.StatementOf(ctx, have, of)
+	must(t, err)
+	otherStatement, err := ledger.StatementOf(ctx, want, of)
+	must(t, err)
+	alike(t, fmt.Sprintf("statement %+v", of), statement, otherStatement)
+}
+
+// days is a span of whole days.
+func (a *asker) days() (since, until time.Time) {
+	since, until = a.when(24*time.Hour), a.when(24*time.Hour)
+	for _, border := range []*time.Time{&since, &until} {
+		if !border.IsZero() {
+			*border = border.UTC().Truncate(24 * time.Hour)
+		}
+	}
+	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		return since, time.Time{}
+	}
+	return since, until
 }
 
 // alike compares what the outside would see.

@@ -40,7 +40,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("closed books", func(t *testing.T) { Closings(t, s) })
 	for seed := range uint64(s.Seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			history, err := History{Seed: seed, Requests: requests, Unended: int(seed % 3)}.Appends()
+			history, err := History{Seed: seed, Requests: requests, Unended: int(seed % 3), Repriced: true}.Appends()
 			must(t, err)
 			l := &law{Subject: s, rand: rand.New(rand.NewPCG(seed, 1)), store: s.Store(t)}
 			l.batches = Commits(t, l.store, history, l.sizes()...)

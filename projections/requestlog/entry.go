@@ -100,7 +100,7 @@ type Attempt struct {
 
 // Queue is the wait of a request.
 type Queue struct {
-	State    string `json:"state"`    // waiting, resumed, timed_out, aborted
+	State    string `json:"state"`    // waiting, resumed, timed_out, aborted, evicted
 	Upstream string `json:"upstream"` // that served it, before that the first one where it waits
 	Position int    `json:"position"` // on arrival, from 1
 	Ticket   uint64 `json:"ticket"`

@@ -98,6 +98,8 @@ func (Marker) Fold(story *request.Story, fact events.Fact, at projections.Place,
 		unmark(f.First, f.Last, out)
 	case *books.Trimmed:
 		unmark(0, f.Last, out)
+	case *request.Repriced: // nothing that is marked
+		return
 	}
 	if story != nil && !at.More && at.First > 0 {
 		mark(story, int64(at.First), out)

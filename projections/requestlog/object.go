@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 )
 
@@ -72,9 +71,22 @@ func (o *object) number(name string, n int64) {
 	}
 }
 
-func (o *object) amount(name string, a money.Amount) {
-	o.name(name)
-	o.b = append(a.AppendText(append(o.b, '"')), '"')
+// word writes a text as its number, where it has one.
+func (o *object) word(name, s string) {
+	if n, ok := wordNumbers[s]; ok {
+		o.name(name)
+		o.b = strconv.AppendInt(o.b, int64(n), 10)
+		return
+	}
+	o.text(name, s)
+}
+
+// unless writes a number that is not the usual one.
+func (o *object) unless(name string, n, usual int64) {
+	if n != usual {
+		o.name(name)
+		o.b = strconv.AppendInt(o.b, n, 10)
+	}
 }
 
 func (o *object) flag(name string, yes bool) {
@@ -84,23 +96,42 @@ func (o *object) flag(name string, yes bool) {
 	}
 }
 
+// counts are those of a usage in the order of classes, without zeros at the end.
+type counts []int64
+
+// classes are the counts of a usage, in an order that is stored.
+func classes(u *pricing.Usage) [13]*int64 {
+	return [...]*int64{
+		&u.Input, &u.Output, &u.CachedInput, &u.Reasoning, &u.CacheWrite5m, &u.CacheWrite1h,
+		&u.AudioInput, &u.AudioOutput, &u.ImageInput, &u.ImageOutput, &u.Images, &u.WebSearches, &u.FileSearches,
+	}
+}
+
 func (o *object) usage(name string, u pricing.Usage) {
-	if u.IsZero() {
+	list := classes(&u)
+	n := len(list)
+	for n > 0 && *list[n-1] == 0 {
+		n--
+	}
+	if n == 0 {
 		return
 	}
-	o.open(name, '{')
-	o.number("input", u.Input)
-	o.number("cached_input", u.CachedInput)
-	o.number("cache_write_5m", u.CacheWrite5m)
-	o.number("cache_write_1h", u.CacheWrite1h)
-	o.number("output", u.Output)
-	o.number("reasoning", u.Reasoning)
-	o.number("audio_input", u.AudioInput)
-	o.number("audio_output", u.AudioOutput)
-	o.number("image_input", u.ImageInput)
-	o.number("image_output", u.ImageOutput)
-	o.number("images", u.Images)
-	o.number("web_searches", u.WebSearches)
-	o.number("file_searches", u.FileSearches)
-	o.shut('}')
+	o.open(name, '[')
+	for i, count := range list[:n] {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = strconv.AppendInt(o.b, *count, 10)
+	}
+	o.shut(']')
+}
+
+// usage is what was written.
+func (c counts) usage() (u pricing.Usage) {
+	for i, to := range classes(&u) {
+		if i < len(c) {
+			*to = c[i]
+		}
+	}
+	return u
 }

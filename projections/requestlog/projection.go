@@ -59,7 +59,7 @@ type Projection struct{}
 func (Projection) Name() string { return "requestlog" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 3 }
+func (Projection) Version() int { return 4 }
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests} }
@@ -68,7 +68,7 @@ func (Projection) Tables() []*projections.Table { return []*projections.Table{Re
 func (Projection) Needs() []string {
 	return []string{
 		"request.rejected", "request.admitted", "request.queued", "request.resumed", "attempt.dispatched", "attempt.failed",
-		"request.progressed", "request.settled", "books.removed", "books.trimmed",
+		"request.progressed", "request.settled", "request.repriced", "books.removed", "books.trimmed",
 	}
 }
 
@@ -107,6 +107,10 @@ func appendRow(row []projections.Value, story *request.Story, first int64, waiti
 		duration = projections.Int(story.Rejected.DurationUS)
 	}
 	cost, upstreamCost := costs(story)
+	l := line{at: story.AdmittedAt.UnixMicro(), status: int64(status), cost: cost, owed: upstreamCost}
+	if story.Settled != nil {
+		l.ttft = story.Settled.TTFTUS
+	}
 	asked := ask(story)
 	return append(row,
 		projections.Int(first),
@@ -121,7 +125,7 @@ func appendRow(row []projections.Value, story *request.Story, first int64, waiti
 		projections.Money(cost),
 		projections.Money(upstreamCost),
 		duration,
-		projections.Text(encode(story, asked, waiting)),
+		projections.Text(encode(story, asked, l, waiting)),
 	)
 }
 

@@ -212,8 +212,75 @@ func TestRowsAreThin(t *testing.T) {
 	for _, v := range tell(t, []events.Fact{admitted, first}, []events.Fact{&usual}) {
 		size += 8 + len(v.Text())
 	}
-	if size > 900 {
+	if size > 420 {
 		t.Errorf("a row has %d bytes", size)
+	}
+}
+
+// What a line leaves out because its columns say it comes back; what they say otherwise stands.
+func TestTheOnlyAttemptSaysWhatTheLineDoesNot(t *testing.T) {
+	whole := *settled
+	whole.Attempts, whole.UpstreamID = 1, ""
+	odd := whole // the client got another status than the gateway
+	odd.Outcome, odd.Status, odd.Class, odd.UpstreamStatus = request.FailedOutcome, 502, "http_5xx", 503
+	broken := *failed
+	broken.TTFTUS = 70_000
+	extra := request.Settled{
+		Outcome: request.FailedOutcome, Status: 500, Attempts: 1, Sent: true, UsageSource: pricing.Estimated, TTFTUS: 90_000, UpstreamCost: 7,
+		Usage: pricing.Usage{FileSearches: 1},
+	}
+	for name, c := range map[string]struct {
+		appends [][]events.Fact
+		want    requestlog.Attempt
+	}{
+		"all as the line": {[][]events.Fact{{admitted, first}, {&whole}}, requestlog.Attempt{
+			Status: 200, Class: "ok", DurationMS: ms(900), TTFTMS: ms(250), Usage: whole.Usage, Cost: 300, UpstreamCost: 200,
+			PriceVersion: "p7", PriceOrigin: pricing.Manual, ServiceTier: "priority",
+		}},
+		"another status": {[][]events.Fact{{admitted, first}, {&odd}}, requestlog.Attempt{
+			Status: 503, Class: "http_5xx", DurationMS: ms(900), TTFTMS: ms(250), Usage: whole.Usage, Cost: 300, UpstreamCost: 200,
+			PriceVersion: "p7", PriceOrigin: pricing.Manual, ServiceTier: "priority",
+		}},
+		"an end that adds to it": {[][]events.Fact{{admitted, first}, {&broken}, {&extra}}, requestlog.Attempt{
+			Status: 500, Class: "http_5xx", DurationMS: ms(1235), TTFTMS: ms(70), Usage: failed.Usage, Cost: 30, UpstreamCost: 50,
+			PriceVersion: "p6", PriceOrigin: pricing.Synced, PriceInherited: true, ServiceTier: "flex", UsageClamped: true,
+		}},
+		"nothing yet":         {[][]events.Fact{{admitted, first}}, requestlog.Attempt{}},
+		"later than the line": {[][]events.Fact{{admitted}, {first}}, requestlog.Attempt{StartedAt: noon.Add(time.Second)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.N, c.want.Upstream, c.want.Account = 1, "main", "main-1"
+			if c.want.StartedAt.IsZero() {
+				c.want.StartedAt = noon
+			}
+			e := entry(t, c.appends...)
+			if len(e.Attempts) != 1 || !reflect.DeepEqual(e.Attempts[0], c.want) {
+				t.Errorf("have %+v\nwant %+v", e.Attempts, c.want)
+			}
+		})
+	}
+	e := entry(t, []events.Fact{admitted, first}, []events.Fact{&broken}, []events.Fact{&extra})
+	if e.Cost != 30 || e.UpstreamCost != 57 || *e.TTFTMS != 90 || e.Usage != extra.Usage.Plus(failed.Usage) || e.UsageSource != pricing.Estimated {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Words that have numbers and texts that look like them are told apart.
+func TestAWordIsReadAsItWasWritten(t *testing.T) {
+	for _, text := range []string{"POST", "ok", "21", "-1", "", "\"", "ünï", "true", "null", "http_5xx", "affinity_hit"} {
+		a, s := *admitted, *settled
+		a.Method, a.Path, a.Capability, a.Profile, a.Affinity = text, text, text, text, text
+		s.Code, s.Reason, s.Stage, s.Class, s.ServiceTier, s.QueueState = text, text, text, text, text, text
+		e := entry(t, []events.Fact{&a, &request.Queued{}}, []events.Fact{first}, []events.Fact{&s})
+		have := []string{
+			e.Method, e.Path, e.Capability, e.ClientProfile, e.Affinity, e.Code, e.Reason, e.FailureStage, e.Attempts[0].Class, e.ServiceTier,
+		}
+		if text != "" {
+			have = append(have, e.Queue.State)
+		}
+		if slices.ContainsFunc(have, func(s string) bool { return s != text }) {
+			t.Errorf("%q: %q", text, have)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/pricing"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -23,13 +24,13 @@ func FromRow(row []projections.Value) (Entry, error) {
 	e := Entry{
 		RequestID: row[colRequest].Text(), ClientRequestID: d.ClientRequestID, UpstreamRequestID: d.UpstreamRequestID,
 		At: row[colAt].Time(), State: InProgress, Position: events.Position(row[colPosition].Int()),
-		Key: row[colKey].Text(), User: d.User, Group: d.Group, Method: d.Method, Path: d.Path, Dialect: d.Dialect,
-		Capability: d.Capability, Model: row[colModel].Text(), ResolvedModel: row[colResolved].Text(),
-		UpstreamModel: d.UpstreamModel, Stream: d.Stream, Session: d.Session, Client: d.Client, ClientProfile: d.ClientProfile,
-		Status: int(row[colStatus].Int()), Outcome: row[colOutcome].Text(), Code: d.Code, Reason: d.Reason,
-		FailureStage: d.Stage, Sent: d.Sent, Upstream: row[colUpstream].Text(), Affinity: d.Affinity,
+		Key: row[colKey].Text(), User: d.User, Group: d.Group, Method: string(d.Method), Path: string(d.Path), Dialect: string(d.Dialect),
+		Capability: string(d.Capability), Model: row[colModel].Text(), ResolvedModel: row[colResolved].Text(),
+		UpstreamModel: d.UpstreamModel, Stream: d.Stream, Session: d.Session, Client: d.Client, ClientProfile: string(d.ClientProfile),
+		Status: int(row[colStatus].Int()), Outcome: row[colOutcome].Text(), Code: string(d.Code), Reason: string(d.Reason),
+		FailureStage: string(d.Stage), Sent: d.Other != (len(d.Attempts) > 0), Upstream: row[colUpstream].Text(), Affinity: string(d.Affinity),
 		Attempts: make([]Attempt, 0, len(d.Attempts)), Excluded: append([]Exclusion{}, d.Excluded...),
-		Usage: d.Usage, UsageSource: d.Source, Cost: row[colCost].Money(), UpstreamCost: row[colUpstreamCost].Money(),
+		Usage: d.Usage.usage(), UsageSource: pricing.Source(d.Source), Cost: row[colCost].Money(), UpstreamCost: row[colUpstreamCost].Money(),
 		TTFTMS: measured(d.TTFTUS), ClientGone: d.ClientGone,
 	}
 	if e.Outcome != "" {
@@ -42,9 +43,18 @@ func FromRow(row []projections.Value) (Entry, error) {
 	if e.UsageSource == "" {
 		e.UsageSource = pricing.None
 	}
-	for i, t := range d.Attempts {
-		e.Attempts = append(e.Attempts, t.attempt(i+1))
-		e.Usage = e.Usage.Plus(t.Usage)
+	l := line{at: e.At.UnixMicro()}
+	if len(d.Attempts) == 1 {
+		l.status, l.ttft, l.cost, l.owed = int64(e.Status), d.TTFTUS, e.Cost, e.UpstreamCost
+	}
+	for i := range d.Attempts {
+		t := &d.Attempts[i]
+		if i+1 == len(d.Attempts) {
+			t.Upstream = e.Upstream
+		}
+		a := t.attempt(i+1, l, len(d.Attempts) == 1)
+		e.Attempts = append(e.Attempts, a)
+		e.Usage = e.Usage.Plus(a.Usage)
 		e.Account = t.Account
 		e.Unpriced = e.Unpriced || t.Unpriced
 		by = t.billed
@@ -56,32 +66,42 @@ func FromRow(row []projections.Value) (Entry, error) {
 
 // price tells how the last attempt was priced.
 func (e *Entry) price(by billed) {
-	e.UsageClamped, e.ServiceTier = by.Clamped, by.ServiceTier
-	e.PriceVersion, e.PriceOrigin, e.PriceInherited = by.PriceVersion, by.PriceOrigin, by.Inherited
-	e.Unpriced, e.UnpricedReason = e.Unpriced || by.Unpriced, by.UnpricedReason
+	e.UsageClamped, e.ServiceTier = by.Clamped, string(by.ServiceTier)
+	e.PriceVersion, e.PriceOrigin, e.PriceInherited = by.PriceVersion, pricing.Origin(by.PriceOrigin), by.Inherited
+	e.Unpriced, e.UnpricedReason = e.Unpriced || by.Unpriced, string(by.UnpricedReason)
 }
 
-func (t *try) attempt(n int) Attempt {
+// attempt is the n-th one. usual is what it says where nothing was written.
+func (t *try) attempt(n int, usual line, only bool) Attempt {
 	a := Attempt{
-		N: n, Upstream: t.Upstream, Account: t.Account, Status: t.Status, Class: t.Class,
-		StartedAt: time.UnixMicro(t.At).UTC(), TTFTMS: measured(t.TTFTUS), Usage: t.Usage, Cost: t.Cost, UpstreamCost: t.Cost,
-		UsageClamped: t.Clamped, ServiceTier: t.ServiceTier, PriceVersion: t.PriceVersion, PriceOrigin: t.PriceOrigin,
+		N: n, Upstream: t.Upstream, Account: t.Account, Status: int(orElse(t.Status, usual.status)), Class: string(t.Class),
+		StartedAt: time.UnixMicro(usual.at + t.After).UTC(), TTFTMS: measured(orElse(t.TTFTUS, usual.ttft)), Usage: t.Usage.usage(),
+		Cost:         money.Amount(orElse(t.Cost, int64(usual.cost))),
+		UsageClamped: t.Clamped, ServiceTier: string(t.ServiceTier), PriceVersion: t.PriceVersion, PriceOrigin: pricing.Origin(t.PriceOrigin),
 		PriceInherited: t.Inherited, Unpriced: t.Unpriced,
 	}
-	if t.Owed != nil {
-		a.UpstreamCost = *t.Owed
+	if !only {
+		usual.owed = a.Cost
 	}
+	a.UpstreamCost = money.Amount(orElse(t.Owed, int64(usual.owed)))
 	if t.Class != "" || t.TookUS > 0 {
 		a.DurationMS = millis(t.TookUS)
 	}
 	return a
 }
 
+func orElse(n *int64, otherwise int64) int64 {
+	if n == nil {
+		return otherwise
+	}
+	return *n
+}
+
 func (w *wait) queue() *Queue {
 	if w == nil {
 		return nil
 	}
-	q := &Queue{State: w.State, Upstream: w.Upstream, Position: w.Position, Ticket: w.Ticket}
+	q := &Queue{State: string(w.State), Upstream: w.Upstream, Position: w.Position, Ticket: w.Ticket}
 	if w.State != "waiting" {
 		q.WaitedMS = millis(w.WaitedUS)
 	}

@@ -79,7 +79,7 @@ func (Projection) Tables() []*projections.Table { return []*projections.Table{Ho
 
 // Needs implements projections.Selective.
 func (Projection) Needs() []string {
-	return []string{"request.rejected", "attempt.failed", "request.settled", "books.removed"}
+	return []string{"request.rejected", "attempt.failed", "request.settled", "request.repriced", "books.removed"}
 }
 
 // Fold counts what ended.
@@ -103,10 +103,29 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 		}
 	case *request.Settled:
 		a.settled(story, f)
+	case *request.Repriced:
+		reprice(story, f, out)
+		return
 	default:
 		return
 	}
 	a.write(story.Ask().Key, at.At, out)
+}
+
+// reprice adds the differences to the hours in which the attempts ended.
+func reprice(story *request.Story, f *request.Repriced, out *projections.Changes) {
+	for i := range f.Changes {
+		c := &f.Changes[i]
+		if c.Is.Cost == c.Was.Cost {
+			continue
+		}
+		a := adding{model: story.Ask().Model}
+		if n := c.N - 1; n >= 0 && n < len(story.Attempts) {
+			a.to(story, &story.Attempts[n])
+		}
+		a.sum[sumCost] = int64(c.Is.Cost - c.Was.Cost)
+		a.write(story.Ask().Key, c.At, out)
+	}
 }
 
 // adding is what one fact adds to an hour.

@@ -74,6 +74,19 @@ func TestAttemptsCountWhereTheyWentAndRequestsWhereTheyEnded(t *testing.T) {
 	})
 }
 
+// Pain 80: what was repriced counts in the hours of use, and counts nothing else.
+func TestARepricingChangesTheCostOfTheHoursOfUse(t *testing.T) {
+	later := &request.Repriced{Reprice: "run", Changes: []request.Repricing{
+		{N: 1, At: at.Add(time.Second), Was: request.Charge{Cost: 3}, Is: request.Charge{Cost: 1}},
+		{N: 2, At: at.Add(4 * time.Second), Was: request.Charge{Cost: 7}, Is: request.Charge{Cost: 70}},
+	}}
+	check(t, tell(first, failed, admitted, second, settled, later), map[string]stats.Figures{
+		"12h main gpt-5 ":  {Attempts: 1, FailedAttempts: 1, InputTokens: 3, Cost: 3},
+		"12h main gpt-5 k": {Cost: -2},
+		"13h spare fast k": {Requests: 1, Completed: 1, Attempts: 1, InputTokens: 10, OutputTokens: 5, Cost: 70, TTFTMS: average(250), DurationMS: average(1500)},
+	})
+}
+
 func TestEveryEndIsCountedAsWhatItWas(t *testing.T) {
 	end := func(o request.Outcome, status int, sent bool) *request.Settled {
 		return &request.Settled{Outcome: o, Status: status, Sent: sent, DurationUS: 9}

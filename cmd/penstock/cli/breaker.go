@@ -54,11 +54,11 @@ func transitionLine(t breaker.Transition) string {
 
 // printAccounts shows accounts, and below each the models that are blocked on their own.
 func printAccounts(w io.Writer, accounts []actors.AccountStatus) error {
-	t := newTable(w, "ACCOUNT", "STATE", "SLOTS", "REASON", "UNTIL", "RESETS")
+	t := newTable(w, "ACCOUNT", "STATE", "SLOTS", "REASON", "UNTIL", "RESETS", "LEFT")
 	for _, a := range accounts {
-		t.row(a.ID, a.State, slotCount(a.Held, a.Slots), because(a.Reason, a.Source), clockOf(a.Until), clockOf(a.Resets))
+		t.row(a.ID, a.State, slotCount(a.Held, a.Slots), because(a.Reason, a.Source), clockOf(a.Until), clockOf(a.Resets), left(a.Quota))
 		for _, m := range a.Models {
-			t.row("  "+m.Model, m.State, "", because(m.Reason, m.Source), clockOf(m.Until), clockOf(m.Resets))
+			t.row("  "+m.Model, m.State, "", because(m.Reason, m.Source), clockOf(m.Until), clockOf(m.Resets), "")
 		}
 	}
 	return t.end()

@@ -179,7 +179,7 @@ func TestKeyIsMadeWithItsSecretAloneOnStandardOutput(t *testing.T) {
 	require.Equal(t, noon.AddDate(0, 0, 1), *got.(*catalog.Key).ExpiresAt)
 
 	d.ok("key", "create", "--id", "limited", "--rpm", "5", "--tpm", "900", "--spending", "daily=2.50,24h=1", "--budget", "10", "--budget-mode", "strict",
-		"--ips", "10.0.0.0/8,192.0.2.1", "--max-ips", "3")
+		"--ips", "10.0.0.0/8,192.0.2.1", "--max-ips", "3", "--multiplier", "1.20")
 	got, _, _ = d.place.state.Get(catalog.KindKey, "limited")
 	limited := got.(*catalog.Key)
 	require.Equal(t, []int64{5, 900}, []int64{*limited.Limits.RPM, *limited.Limits.TPM})
@@ -187,6 +187,8 @@ func TestKeyIsMadeWithItsSecretAloneOnStandardOutput(t *testing.T) {
 	require.Equal(t, []string{"10", "strict"}, []string{limited.Limits.Budget, limited.Budget})
 	require.Equal(t, []string{"10.0.0.0/8", "192.0.2.1"}, limited.IPs.Allow)
 	require.Equal(t, 3, *limited.MaxIPs)
+	require.Equal(t, "1.2", limited.Multiplier)
+	require.Contains(t, d.fails(1, "key", "create", "--id", "x", "--multiplier", "101"), "multiplier: must be 0..100")
 	require.Contains(t, d.fails(1, "key", "create", "--id", "x", "--rpm", "0"), "limits.rpm: must be 1..1,000,000")
 	require.Contains(t, d.fails(2, "key", "create", "--id", "x", "--spending", "weekly=5"), "--spending")
 	require.Contains(t, d.fails(2, "key", "create"), "--id")
@@ -267,7 +269,7 @@ func TestUpstreamStatusShowsHoldersAndWaiters(t *testing.T) {
 	d := newDesk(t)
 	got := d.ok("upstream", "status", "a")
 	for _, want := range []string{"1 of 2 held, 1 waiting", "open until", "5 failures", "http_5xx 503", "r9", "streaming", "3s", "r10", "a-1", "blocked", "http_429",
-		"fair, 1 waiting for up to 1s; a newcomer expects 3s", "a slot is held for 1.5s", "2 moved, 1 freed by hand", "low", "2s", "7 other keys", "to be freed: stuck"} {
+		"fair, 1 waiting for up to 1s; a newcomer expects 3s", "a slot is held for 1.5s", "2 moved, 1 freed by hand", "low", "2s", "7 other keys", "to be freed: stuck", "38 % until", ", lapses ", "after 250ms, 25 % of late"} {
 		require.Contains(t, got, want)
 	}
 	require.Equal(t, []string{"a"}, column(t, d.ok("upstream", "status", "a", "--json"), "id"))

@@ -131,6 +131,8 @@ func sentence(e admin.Event) (string, error) {
 		return fmt.Sprintf("attempt %d goes on: %s (%s)", f.N, tokens(f.Usage), f.UsageSource), nil
 	case *request.Settled:
 		return saySettled(f), nil
+	case *request.Repriced:
+		return sayRepriced(f), nil
 	}
 	return string(e.Data), nil
 }

@@ -52,6 +52,7 @@ type place struct {
 	days     []string // that were to be closed
 	switched []actors.Switch
 	blocked  []*time.Time
+	till     till
 }
 
 func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options) (admin.Outcome, error) {
@@ -258,14 +259,16 @@ func (p *place) UpstreamStatus(_ context.Context, id string) (actors.UpstreamSta
 	}
 	slots, until := 2, noon.Add(time.Minute)
 	return actors.UpstreamStatus{ID: "a", Slots: &slots,
-		Held:     []actors.HeldSlot{{RequestID: "r9", Attempt: 1, Key: "team-a", Account: "a-1", Phase: "streaming", Since: noon.Add(-3 * time.Second), Recalled: "stuck"}},
-		Waiting:  []actors.WaitingPlace{{RequestID: "r10", Key: "team-b", Position: 1, Since: noon.Add(-time.Second), Deadline: until, Class: "low", Expected: ms(2000)}},
-		Waits:    actors.WaitsStatus{Waiting: 1, Oldest: 1000, Discipline: "fair", Newcomer: ms(3000), HeldFor: ms(1500)},
-		Shares:   []actors.KeyShare{{Key: "team-a", Held: 1, Served: 5}},
-		Others:   actors.OtherShares{Keys: 7, Served: 2},
-		Totals:   actors.TotalsStatus{Moved: 2, Freed: 1},
-		Breaker:  actors.BreakerStatus{State: breaker.StateOpen, Until: &until, Failures: 5, Last: []breaker.Evidence{{At: noon, Class: "http_5xx", Status: 503}}},
-		Accounts: []actors.AccountStatus{{ID: "a-1", State: "blocked", Reason: "http_429", Until: &until}},
+		Held:    []actors.HeldSlot{{RequestID: "r9", Attempt: 1, Key: "team-a", Account: "a-1", Phase: "streaming", Since: noon.Add(-3 * time.Second), Recalled: "stuck"}},
+		Waiting: []actors.WaitingPlace{{RequestID: "r10", Key: "team-b", Position: 1, Since: noon.Add(-time.Second), Deadline: until, Class: "low", Expected: ms(2000)}},
+		Waits:   actors.WaitsStatus{Waiting: 1, Oldest: 1000, Discipline: "fair", Newcomer: ms(3000), HeldFor: ms(1500)},
+		Shares:  []actors.KeyShare{{Key: "team-a", Held: 1, Served: 5}},
+		Others:  actors.OtherShares{Keys: 7, Served: 2},
+		Totals:  actors.TotalsStatus{Moved: 2, Freed: 1},
+		Health:  actors.HealthStatus{TTFT: ms(250), Failing: 0.25},
+		Breaker: actors.BreakerStatus{State: breaker.StateOpen, Until: &until, Failures: 5, Last: []breaker.Evidence{{At: noon, Class: "http_5xx", Status: 503}}},
+		Accounts: []actors.AccountStatus{{ID: "a-1", State: "blocked", Reason: "http_429", Until: &until,
+			Quota: &actors.QuotaStatus{Left: 0.377, Until: &until, Lapses: &noon, Told: noon}}},
 	}, nil
 }
 
@@ -296,7 +299,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	p := &place{state: catalog.NewState(), chain: memory.NewStore(), signing: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	p.tell(t)
-	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p, Past: p, Replays: p,
+	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p, Past: p, Replays: p, Ledger: p,
 		Ports: admin.Ports{Catalog: p, Log: p, Events: p, Billing: p, Stats: p, Replay: p, Live: p, Health: p}})
 	require.NoError(t, err)
 	web := httptest.NewServer(srv.Handler())

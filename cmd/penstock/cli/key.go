@@ -34,6 +34,7 @@ func (p *Program) keyCommand() *cobra.Command {
 	create.Flags().StringSlice("spending", nil, "USD per period, such as daily=5, monthly=100 or 24h=5 (rolling), with commas between")
 	create.Flags().String("budget", "", "USD over all time")
 	create.Flags().String("budget-mode", "", "strict sets the worst case of each request aside, postpaid counts what was spent (default postpaid)")
+	create.Flags().String("multiplier", "", "factor on what its requests cost, beside the group's, such as 1.2 (default 1)")
 	create.Flags().StringSlice("ips", nil, "only from these addresses and ranges, with commas between")
 	create.Flags().Int("max-ips", 0, "addresses from which it may be used (default unlimited)")
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke an API key; its next request is refused", Args: exactly("ID"), RunE: p.revokeKey}
@@ -72,7 +73,7 @@ func (p *Program) keyDocument(cmd *cobra.Command) (map[string]any, error) {
 		return nil, usagef("key create takes --id ID")
 	}
 	document := map[string]any{"id": id, "access": "unrestricted"}
-	for _, name := range []string{"user", "group"} {
+	for _, name := range []string{"user", "group", "multiplier"} {
 		if value := flag(cmd, name); value != "" {
 			document[name] = value
 		}

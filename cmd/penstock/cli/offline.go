@@ -13,6 +13,7 @@ type Offline interface {
 	requestlog.Reader
 	admin.Events
 	admin.Billing
+	admin.Statements
 	admin.Replay
 	admin.Past
 	admin.Audit

@@ -221,7 +221,7 @@ func (p *Program) billTable(lines []billing.Line, by []string) error {
 
 func billCells(l *billing.Line, by []string, shown []int) []string {
 	fields := map[string]*string{"day": l.Day, "key": l.Key, "user": l.User, "group": l.Group, "model": l.Model,
-		"upstream": l.Upstream, "account": l.Account, "price_version": l.PriceVersion, "price_origin": l.PriceOrigin}
+		"upstream": l.Upstream, "account": l.Account, "price_version": l.PriceVersion, "price_origin": l.PriceOrigin, "paid_by": l.PaidBy}
 	var cells []string
 	for _, dimension := range by {
 		cell := ""

@@ -80,7 +80,8 @@ func (p *Program) root(started *bool) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
 		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
-		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand())
+		p.creditCommand(), p.balanceCommand(), p.subscriptionCommand(), p.statementCommand(),
+		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand(), p.repriceCommand())
 	root.AddCommand(p.More...)
 	return root
 }

@@ -26,6 +26,7 @@ type source interface {
 	Bill(ctx context.Context, q billing.Query) ([]billing.Line, error)
 	Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error)
 	Until(ctx context.Context, projection string, moment billing.Query) ([]admin.Standing, error)
+	admin.Statements
 }
 
 // Logs follows the pages until there are as many entries as were asked for.

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock/penstock/actors"
 )
 
-// printWaits sums up the queue and what came of it.
+// printWaits sums up how it serves, the queue and what came of it.
 func printWaits(w io.Writer, s *actors.UpstreamStatus) {
+	fmt.Fprintf(w, "health   the first content comes after %s, %.0f %% of late have failed\n", estimate(s.Health.TTFT), 100*s.Health.Failing)
 	if q := &s.Waits; q.Discipline != "" {
 		fmt.Fprintf(w, "waits    %s, %d waiting", plain(q.Discipline), q.Waiting)
 		if q.Waiting > 0 {
@@ -35,6 +36,18 @@ func estimate(ms *int64) string {
 		return "an unknown time"
 	}
 	return took(*ms * 1000)
+}
+
+// left is how much of an account's limits is left, and when they are renewed; "": its upstream tells nothing of them.
+func left(q *actors.QuotaStatus) string {
+	if q == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%.0f %% until %s", 100*q.Left, clockOf(q.Until))
+	if q.Lapses != nil {
+		text += ", lapses " + clockOf(q.Lapses)
+	}
+	return text
 }
 
 // The tables of an upstream; nil: there is nothing to show.

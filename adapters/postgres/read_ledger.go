@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/billing"
+	"github.com/penstock/penstock/projections/ledger"
+)
+
+var _ ledger.Reader = (*ReadModel)(nil)
+
+// Booked implements ledger.Reader.
+func (m *ReadModel) Booked(ctx context.Context, user string, until time.Time) ([]ledger.Entry, error) {
+	var sql readQuery
+	sql.sql.WriteString(selectFrom(m.at.schema, ledger.Entries))
+	sql.is("user", user)
+	sql.during("at", time.Time{}, until)
+	sql.sql.WriteString(" ORDER BY position")
+	entries := []ledger.Entry{}
+	err := m.each(ctx, &sql, func(row []projections.Value) error {
+		e, err := ledger.EntryFromRow(row)
+		entries = append(entries, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// postings are what counts on a day of posting: usage as the bill has it on the day of use, without what repricings have
+// changed there, and that on the day on which it was posted.
+var postings = []struct {
+	from *projections.Table
+	day  string
+	what string
+}{
+	{billing.Days, "day", `''::text COLLATE "C" AS reprice, day AS used, requests, attempts, cost, upstream_cost`},
+	{ledger.Repriced, `"of"`, `'' AS reprice, "of" AS used, 0 AS requests, 0 AS attempts, -cost AS cost, -upstream_cost AS upstream_cost`},
+	{ledger.Repriced, "day", `reprice, "of" AS used, 0 AS requests, attempts, cost, upstream_cost`},
+}
+
+// Posted implements ledger.Reader.
+func (m *ReadModel) Posted(ctx context.Context, q ledger.PostedQuery) ([]ledger.Sum, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	sums := []ledger.Sum{}
+	err := m.each(ctx, m.posted(&q), func(row []projections.Value) error {
+		if !row[len(q.By)].IsNull() { // there is something
+			sums = append(sums, ledger.SumFromRow(q.By, row))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sums, nil
+}
+
+func (m *ReadModel) posted(q *ledger.PostedQuery) *readQuery {
+	var sql readQuery
+	by := quotedNames(q.By)
+	sql.sql.WriteString("SELECT " + strings.Join(append(by[:len(by):len(by)], "min(used)", "max(used)", "sum(requests)::bigint",
+		"sum(attempts)::bigint", "sum(cost)", "sum(upstream_cost)"), ", ") + " FROM (")
+	for i, p := range postings {
+		if i > 0 {
+			sql.sql.WriteString(" UNION ALL ")
+		}
+		sql.posted(tableIn(m.at.schema, p.from.Name), p.day, p.what, q)
+	}
+	sql.sql.WriteString(") AS posted")
+	if list := strings.Join(by, ", "); list != "" {
+		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
+	}
+	return &sql
+}
+
+// posted adds the rows of a table as a subquery.
+func (q *readQuery) posted(table, day, what string, of *ledger.PostedQuery) {
+	first, end := of.Days()
+	shown := day
+	if first != nil && of.Carried {
+		shown = "greatest(" + day + ", " + q.arg(*first-1) + ")"
+	}
+	q.sql.WriteString("SELECT " + shown + ` AS day, "key", "user", model, upstream, paid_by, ` + what + " FROM " + table)
+	q.wheres = 0
+	if first != nil && !of.Carried {
+		q.where(day+" >= ?", *first)
+	}
+	if end != nil {
+		q.where(day+" < ?", *end)
+	}
+	q.is("user", of.User)
+	q.is("key", of.Key)
+}
