@@ -53,8 +53,8 @@ func (r *rig) recountRig() {
 	}
 }
 
-// recountTraffic sends n requests of all kinds, some of whose clients go away, and tells what was asked.
-func (r *rig) recountTraffic(n int) map[string]asked {
+// recountTraffic sends n requests of all kinds from number first on, some of whose clients go away, and tells what was asked.
+func (r *rig) recountTraffic(first, n int) map[string]asked {
 	var mu sync.Mutex
 	all := map[string]asked{}
 	var group sync.WaitGroup
@@ -70,7 +70,7 @@ func (r *rig) recountTraffic(n int) map[string]asked {
 		})
 	}
 	for i := range n {
-		next <- i
+		next <- first + i
 	}
 	close(next)
 	group.Wait()

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/postgres"
+	"github.com/penstock/penstock/adapters/postgres/pgtest"
 	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/pricing"
@@ -29,9 +31,20 @@ func (b *flatBook) Sheets(string, string, string, time.Time) pricing.Sheets {
 // BenchmarkReprice reads a store of plain requests, all of which cost something else, and books that. It tells how many requests
 // a second does.
 func BenchmarkReprice(b *testing.B) {
+	b.Run("sqlite", func(b *testing.B) {
+		store, err := sqlite.OpenStore(filepath.Join(b.TempDir(), "events.db"), sqlite.StoreOptions{})
+		require.NoError(b, err)
+		benchReprice(b, store)
+	})
+	b.Run("postgres", func(b *testing.B) {
+		store, err := postgres.OpenStore(context.Background(), pgtest.Shared(b).NewDatabase(b), postgres.StoreOptions{})
+		require.NoError(b, err)
+		benchReprice(b, store)
+	})
+}
+
+func benchReprice(b *testing.B, store events.Store) {
 	ctx := context.Background()
-	store, err := sqlite.OpenStore(filepath.Join(b.TempDir(), "events.db"), sqlite.StoreOptions{})
-	require.NoError(b, err)
 	defer store.Close()
 	list, err := history.History{Seed: 1, Requests: *repriced, Plain: true, Parallel: 50, Keys: 100, ASCII: true, Step: time.Second}.Appends()
 	require.NoError(b, err)

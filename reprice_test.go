@@ -119,7 +119,7 @@ func TestAWrongPriceIsPutRightForWhatIsSettled(t *testing.T) {
 	recountTariffs = wrongTariffs
 	r := newRig(t, nil)
 	r.recountRig()
-	sent := r.recountTraffic(max(300, *recounted/3))
+	sent := r.recountTraffic(0, max(300, *recounted/3))
 	r.settled(sent)
 	was := r.recount(sent)
 	r.billIs(was)

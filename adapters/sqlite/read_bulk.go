@@ -10,11 +10,11 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// rowBulks are the numbers of rows for which there are statements: one that goes on to the next row need not find its place in
-// the table and in each index again, nor keep their pages in case that it has to be undone. The last is 1.
-var rowBulks = [...]int{64, 8, 1}
+// bulkRows is how many rows one statement writes where there are so many: a statement that goes on to the next row need
+// not find its place in the table and in each index again.
+const bulkRows = 32
 
-// rowWriter writes row changes, as many at a time as the first of rowBulks. flush must be called in the end.
+// rowWriter writes row changes, bulkRows at a time. flush must be called in the end.
 type rowWriter struct {
 	c     *conn
 	kind  rowKind
@@ -42,27 +42,29 @@ func (w *rowWriter) change(c *projections.Change) error {
 		if err := w.flush(); err != nil {
 			return err
 		}
-		w.kind = rowKind{table: c.Table, op: c.Op}
+		w.kind = rowKind{c.Table, c.Op, bulkRows}
 	}
 	w.rows = append(w.rows, c.Values...)
-	if w.count++; w.count < rowBulks[0] {
+	if w.count++; w.count < bulkRows {
 		return nil
 	}
 	return w.flush()
 }
 
-// flush writes what waits.
+// flush writes what waits: the rows of a whole bulk at once, fewer one by one.
 func (w *rowWriter) flush() error {
-	kind, rows, count := w.kind, w.rows, w.count
+	kind, rows := w.kind, w.rows
+	width := len(rows)
+	if w.count < bulkRows {
+		kind.rows = 1
+		width /= max(w.count, 1)
+	}
 	w.rows, w.count = rows[:0], 0
-	for _, kind.rows = range rowBulks {
-		for ; count >= kind.rows; count -= kind.rows {
-			values := rows[:kind.rows*len(kind.table.Columns)]
-			if err := w.c.writeRows(kind, values); err != nil {
-				return errors.Wrapf(err, "write row %v of %s", values[:kind.table.Key], kind.table.Name)
-			}
-			rows = rows[len(values):]
+	for len(rows) > 0 {
+		if err := w.c.writeRows(kind, rows[:width]); err != nil {
+			return errors.Wrapf(err, "write row %v of %s", rows[:kind.table.Key], kind.table.Name)
 		}
+		rows = rows[width:]
 	}
 	return nil
 }

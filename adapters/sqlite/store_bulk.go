@@ -11,7 +11,7 @@ import (
 
 // bulks are the numbers of rows for which there is a statement: one that goes on to the next row need not find its place
 // in the table and in each index again. The last is 1.
-var bulks = [...]int{64, 16, 4, 1}
+var bulks = [...]int{32, 8, 1}
 
 // insertStmt inserts as many rows as its place in bulks says.
 type insertStmt struct {
