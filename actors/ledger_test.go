@@ -303,10 +303,10 @@ func TestWhatCannotBeBookedSaysWhy(t *testing.T) {
 	}{
 		{&ledger.Credited{User: "v", ID: "1", Amount: 5}, ledger.ErrUnknownUser, `user "v": user is not known`},
 		{&ledger.Credited{ID: "1", Amount: 5}, ledger.ErrUnknownUser, `user "": user is not known`},
-		{&ledger.Credited{User: "u", ID: "1", Amount: 6}, ledger.ErrConflict, "the id was booked with something else: id 1 of user u"},
+		{&ledger.Credited{User: "u", ID: "1", Amount: 6}, ledger.ErrConflict, "the id was booked with something else: 1 of user u was booked before, as another kind, amount or note"},
 		{&ledger.Credited{User: "u", ID: "2"}, catalog.ErrInvalid, "user u: amount: must be an amount of USD, more than 0 and at most 100000000"},
 		{&ledger.Granted{User: "u", Subscription: ledger.Subscription{ID: "s", Group: "g", Daily: 1}}, catalog.ErrInvalid, "user u: group: group g does not exist"},
-		{&ledger.Revoked{User: "u", ID: "s"}, ledger.ErrUnknownSubscription, "subscription is not known: s of user u"},
+		{&ledger.Revoked{User: "u", ID: "s"}, ledger.ErrUnknownSubscription, "subscription is not known: user u was never given s"},
 	} {
 		if _, err := r.ledger.Book(t.Context(), c.fact); !errors.Is(err, c.is) || err.Error() != c.text {
 			t.Errorf("%+v: %v", c.fact, err)

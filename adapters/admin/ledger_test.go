@@ -73,7 +73,7 @@ func TestABookingIsMadeOnce(t *testing.T) {
 	one := b.ok(201, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5","id":"x","note":"n"}`))
 	require.Equal(t, map[string]any{"user": "ann", "id": "x", "amount": "5", "note": "n", "position": 1.0, "again": false}, one)
 	require.Equal(t, true, b.ok(200, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5.0","id":"x","note":"n"}`))["again"])
-	require.Equal(t, []string{"body.id: id x of user ann"}, b.refused(409, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"6","id":"x","note":"n"}`)))
+	require.Equal(t, []string{"body.id: x of user ann was booked before, as another kind, amount or note"}, b.refused(409, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"6","id":"x","note":"n"}`)))
 	first := b.ok(201, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5"}`))
 	second := b.ok(201, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5"}`))
 	require.NotEqual(t, first["id"], second["id"])

@@ -33,8 +33,8 @@ type DaysInput struct {
 }
 
 type statementInput struct {
-	User string `query:"user"`
-	Key  string `query:"key"`
+	User string `query:"user" doc:"id of the user whose it is; or name a key"`
+	Key  string `query:"key" doc:"id of the key whose it is; or name a user"`
 	DaysInput
 	Group string `query:"group" doc:"what usage is gathered by: day (the default) or month"`
 }
@@ -47,7 +47,7 @@ type trialOutput struct{ Body statement.Trial }
 // tellingRoutes are those that book nothing.
 func (b bank) tellingRoutes(op func(id, method, path, summary string, status ...int) huma.Operation) {
 	huma.Register(b.api, op("balance", http.MethodGet, "/api/v1/users/{id}/balance", "What a user was given, what it has spent, and what is left"), b.balance)
-	huma.Register(b.api, op("balances", http.MethodGet, "/api/v1/balances", "The same for all users"), b.balances)
+	huma.Register(b.api, op("balances", http.MethodGet, "/api/v1/balances", "What every user was given, has spent and has left"), b.balances)
 	huma.Register(b.api, op("statement", http.MethodGet, "/api/v1/statements", "What was posted for a user or a key, by day of posting", 503), b.statement)
 	huma.Register(b.api, op("trialBalance", http.MethodGet, "/api/v1/ledger/trial", "What was posted to each account of the double-entry books", 503), b.trial)
 }

@@ -104,6 +104,11 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 	if out := i.run(0, "", "key", "status", "slow"); !strings.Contains(out, "key rpm: 60 of 60, opens at ") && time.Since(began) < time.Minute {
 		t.Errorf("key status: %s", out)
 	}
+	for of, want := range map[string]string{"owner": "user balance: 0.", "member": "subscription s: in force"} {
+		if out := i.run(0, "", "key", "status", of); !strings.Contains(out, want) {
+			t.Errorf("key status: %s", out)
+		}
+	}
 	if n := reached("slow"); n > 60 && time.Since(began) < time.Minute {
 		t.Errorf("%d requests of rpm 60 reached the upstream", n)
 	}

@@ -61,7 +61,7 @@ func (p *Purse) book(c *checker, id string, amount money.Amount, said, fact any)
 	}
 	if b, ok := p.booked[id]; ok {
 		if value(b.fact) != said {
-			return nil, fmt.Errorf("%w: id %s of user %s", ErrConflict, id, c.ref.ID)
+			return nil, fmt.Errorf("%w: %s of user %s was booked before, as another kind, amount or note", ErrConflict, id, c.ref.ID)
 		}
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (p *Purse) revoke(c *checker, f Revoked) ([]any, error) {
 	case *Revoked:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: %s of user %s", ErrUnknownSubscription, f.ID, c.ref.ID)
+	return nil, fmt.Errorf("%w: user %s was never given %s", ErrUnknownSubscription, c.ref.ID, f.ID)
 }
 
 // checker collects what is wrong with a command.

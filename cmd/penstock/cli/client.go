@@ -57,8 +57,12 @@ func (p *problem) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// field is a location as an operator knows it: "body.limits.rpm" is limits.rpm, "path.id" needs no name.
+// field is a location as an operator knows it: "body.limits.rpm" is limits.rpm, "path.id" needs no name, and the one below
+// it is the id that --id or ID gave.
 func field(location string) string {
+	if location == "path.sid" {
+		return "id"
+	}
 	for _, prefix := range []string{"body.", "query.", "header."} {
 		if rest, ok := strings.CutPrefix(location, prefix); ok {
 			return rest

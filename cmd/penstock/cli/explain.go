@@ -146,7 +146,7 @@ func sayAdmitted(f *request.Admitted) string {
 	for _, c := range f.Plan {
 		plan = append(plan, strings.Join(filled(c.Upstream, fmt.Sprintf("(tier %d%s)", c.Tier, prefixed(", ", c.Why))), " "))
 	}
-	return strings.Join(filled("plan: "+strings.Join(plan, ", then "), leftOut(f.Excluded), labelled("session:", f.Affinity)), "; ")
+	return strings.Join(filled("plan: "+strings.Join(plan, ", then "), leftOut(f.Excluded), labelled("session:", f.Affinity), prefixed("paid by ", f.PaidBy)), "; ")
 }
 
 func leftOut(excluded []request.Exclusion) string {

@@ -325,7 +325,7 @@ func (p *place) tell(t *testing.T) {
 		facts []events.Fact
 	}{
 		{0, []events.Fact{&request.Admitted{Ask: request.Ask{Model: "gpt-5"}, Plan: []request.Candidate{{Upstream: "a", Why: "weighted_selection"}, {Upstream: "b", Tier: 1}},
-			Excluded: []request.Exclusion{{Upstream: "c", Reason: "circuit_open"}}}, &request.Queued{Upstreams: []string{"a"}, Position: 2, Ticket: 7, Deadline: noon}}},
+			Excluded: []request.Exclusion{{Upstream: "c", Reason: "circuit_open"}}, PaidBy: "balance"}, &request.Queued{Upstreams: []string{"a"}, Position: 2, Ticket: 7, Deadline: noon}}},
 		{400 * time.Millisecond, []events.Fact{&request.Resumed{Upstream: "a", WaitedUS: 400_000}, &request.Dispatched{N: 1, Upstream: "a", Account: "a-1", Why: "weighted_selection"}}},
 		{700 * time.Millisecond, []events.Fact{&request.Failed{N: 1, Class: "http_5xx", UpstreamStatus: 503, Next: "next_upstream", Counted: true, Evidence: "over\x1b[31mloaded", TookUS: 300_000}}},
 		{700 * time.Millisecond, []events.Fact{&request.Dispatched{N: 2, Upstream: "b", Account: "b-1"}}},

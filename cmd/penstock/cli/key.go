@@ -39,7 +39,7 @@ func (p *Program) keyCommand() *cobra.Command {
 	create.Flags().Int("max-ips", 0, "addresses from which it may be used (default unlimited)")
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke an API key; its next request is refused", Args: exactly("ID"), RunE: p.revokeKey}
 	addServer(revoke)
-	status := &cobra.Command{Use: "status ID", Short: "Show what an API key has used of its limits, and when they open again", Args: exactly("ID"), RunE: p.keyStatus}
+	status := &cobra.Command{Use: "status ID", Short: "Show what an API key has used of its limits, when they open again, and what its user has left", Args: exactly("ID"), RunE: p.keyStatus}
 	addServer(status)
 	jsonFlag(status)
 	return group("key", "Make, show and revoke API keys", create, status, revoke)
@@ -171,6 +171,12 @@ func (p *Program) keyStatus(cmd *cobra.Command, args []string) error {
 	p.printLimits("key", st.RPM, st.TPM, st.Spending)
 	if st.User != nil {
 		p.printLimits("user", st.User.RPM, st.User.TPM, st.User.Spending)
+		if b := st.User.Balance; b != nil {
+			fmt.Fprintf(p.Stdout, "user balance: %s USD left, %s set aside, %s of overdraft\n", b.Left, b.Reserved, b.Overdraft)
+		}
+		for i := range st.User.Subscriptions {
+			p.printSubscription(&st.User.Subscriptions[i])
+		}
 	}
 	for _, a := range st.Addresses {
 		fmt.Fprintf(p.Stdout, "address %s, last used %s\n", a.Address, a.UsedAt.Format(time.RFC3339))

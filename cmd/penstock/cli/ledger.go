@@ -13,21 +13,21 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/domain/catalog"
-	"github.com/penstock/penstock/domain/money"
 )
 
 func (p *Program) creditCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "credit USER AMOUNT", Short: "Put money on a user's balance, or correct it", RunE: p.credit,
 		Long: `Put money on a user's balance: credit ann 50
 Correct it, either way:          credit ann --adjust=-5.00 --note "billed twice"
-From the first credit on, the user lives on its balance: when that is used up, its requests are refused.
+From the first credit on, the user lives on its balance: when that is used up, its requests are refused. A user whose budget is set
+(strict or postpaid) does from the start.
 A booking has an id and is booked once, however often the command is repeated with the same --id.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch adjusts := cmd.Flags().Changed("adjust"); {
 			case adjusts && len(args) == 2:
 				return usagef("--adjust: says the amount already")
 			case adjusts && len(args) == 1, len(args) == 2:
-				return nil
+				return given(args, "USER", "AMOUNT")
 			}
 			return usagef("credit takes USER AMOUNT, or USER --adjust=AMOUNT --note WHY")
 		}}
@@ -43,15 +43,13 @@ A booking has an id and is booked once, however often the command is repeated wi
 }
 
 func (p *Program) credit(cmd *cobra.Command, args []string) error {
-	kind, verb, amount := "credits", "credited", flag(cmd, "adjust")
-	if cmd.Flags().Changed("adjust") {
-		kind, verb = "adjustments", "adjusted by"
-	} else {
-		amount = args[1]
+	kind, verb, name, amount := "adjustments", "adjusted by", "--adjust", flag(cmd, "adjust")
+	if !cmd.Flags().Changed("adjust") {
+		kind, verb, name, amount = "credits", "credited", "amount", args[1]
 	}
 	booking := admin.Booking{ID: flag(cmd, "id"), Amount: amount, Note: flag(cmd, "note")}
-	if _, err := money.Parse(amount); err != nil {
-		return usagef("amount: %q is not an amount of USD such as 12.50", amount)
+	if err := amountFlag(name, amount); err != nil {
+		return err
 	}
 	if booking.ID == "" {
 		booking.ID = uuid.Must(uuid.NewV7()).String()
@@ -114,11 +112,18 @@ func (c *client) balances(ctx context.Context) (all []actors.AccountView, err er
 
 func (p *Program) balanceCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "balance [USER]", Short: "Show what users were given, have spent and have left", RunE: p.balance,
+		Long: `Show what users were given (credits and adjustments), have spent of it, and have left for the next request: what is not spent, less
+what is set aside for requests that are running, plus the overdraft.
+With --books: the sums of all accounts that anything was ever posted to, also of a stopped gateway. Above zero is what users have
+(balance/USER), what upstreams are owed (payable/UPSTREAM) and what callers were charged (revenue); below zero is where that came
+from: credits and adjustments, what upstreams cost (cost/UPSTREAM), what subscriptions have paid (subscription/USER/ID), and what callers
+without either owe (owed/USER, owed/key/KEY).
+Every posting has two sides, so that all accounts together are 0.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && on(cmd, "books") {
 				return usagef("balance takes [USER], or --books")
 			}
-			return nil
+			return given(args, "USER")
 		}}
 	addServer(cmd)
 	jsonFlag(cmd)

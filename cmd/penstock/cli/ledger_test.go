@@ -143,10 +143,13 @@ func TestCreditBooksOnceAndSaysWhatIsLeft(t *testing.T) {
 	require.Equal(t, "1", booked.Amount)
 
 	require.Equal(t, "there is no user nobody", d.fails(1, "credit", "nobody", "5"))
-	require.Contains(t, d.fails(1, "credit", "ann", "7", "--id", "b1"), "id: id b1 of user ann")
+	require.Contains(t, d.fails(1, "credit", "ann", "7", "--id", "b1"), "id: b1 of user ann was booked before, as another kind, amount or note")
+	require.Equal(t, "USER is empty", d.fails(2, "credit", "", "5"))
 	require.Contains(t, d.fails(1, "credit", "ann", "0"), "amount: must be an amount of USD, more than 0")
 	require.Contains(t, d.fails(1, "credit", "ann", "--adjust=1"), "note: is required")
 	require.Contains(t, d.fails(2, "credit", "ann", "five"), `amount: "five" is not an amount`)
+	require.Contains(t, d.fails(2, "credit", "ann", "1.12345678901"), "with at most ten decimals")
+	require.Contains(t, d.fails(2, "credit", "ann", "--adjust=much", "--note", "n"), `--adjust: "much" is not an amount`)
 	require.Contains(t, d.fails(2, "credit", "ann", "-5"), "--adjust=-5.00 --note WHY")
 	require.Contains(t, d.fails(2, "credit", "ann", "5", "--adjust=1"), "--adjust")
 	require.Contains(t, d.fails(2, "credit", "ann"), "USER AMOUNT")
@@ -195,6 +198,8 @@ func TestSubscriptionsAreGrantedAndRevoked(t *testing.T) {
 		"--starts", "2026-06-01", "--expires", "720h", "--overflow", "--note", "spring")
 	require.Contains(t, out, "user ann: subscription gold is in force (position 1)")
 	require.Contains(t, out, "for keys of group team")
+	require.Regexp(t, `(?m)^2026-06-01 +grant gold .* daily 5, weekly 20, monthly 60, for keys of group team, until 2026-07-01 12:00:00; spring$`,
+		d.ok("statement", "ann"))
 	want := domain.Subscription{ID: "gold", Group: "team", Starts: noon.Truncate(24 * time.Hour), Expires: noon.Add(720 * time.Hour),
 		Daily: 5 * money.USD, Weekly: 20 * money.USD, Monthly: 60 * money.USD, Overflow: true}
 	require.Equal(t, []domain.Subscription{want}, d.place.till.state.Purse("ann").Subscriptions())
@@ -211,12 +216,15 @@ func TestSubscriptionsAreGrantedAndRevoked(t *testing.T) {
 		{2, "--id ID", []string{"ann"}}, {2, "--daily", []string{"ann", "--id", "x", "--daily", "much"}},
 		{2, "--starts", []string{"ann", "--id", "x", "--daily", "1", "--starts", "24h"}},
 		{2, "--expires", []string{"ann", "--id", "x", "--daily", "1", "--expires", "-24h"}},
+		{1, "id: must be letters", []string{"ann", "--id", "a/b", "--daily", "1"}},
 		{1, "needs at least one of daily, weekly and monthly", []string{"ann", "--id", "x"}},
 		{1, "user is not known", []string{"nobody", "--id", "x", "--daily", "1"}},
 	} {
 		require.Contains(t, d.fails(c.code, append([]string{"subscription", "grant"}, c.args...)...), c.want)
 	}
-	require.Contains(t, d.fails(1, "subscription", "revoke", "ann", "none"), "none")
+	require.Contains(t, d.fails(1, "subscription", "revoke", "ann", "none"), "id: user ann was never given none")
+	require.Contains(t, d.fails(1, "subscription", "revoke", "ann", "a b"), "id: must be letters")
+	require.Equal(t, "ID is empty", d.fails(2, "subscription", "revoke", "ann", ""))
 }
 
 // spring is a user that was credited and has used something, with texts that a spreadsheet would take for formulas.

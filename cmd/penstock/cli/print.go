@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/domain/money"
 )
 
 // jsonLines writes one line per value.
@@ -101,6 +103,9 @@ func (p *Program) span(cmd *cobra.Command) (since, until time.Time, err error) {
 			return since, until, usagef("--%s: %v", name, err)
 		}
 	}
+	if !since.IsZero() && !until.IsZero() && !until.After(since) {
+		return since, until, usagef("--until: is not after --since")
+	}
 	return since, until, nil
 }
 
@@ -158,6 +163,24 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(args) != len(names) {
 			return usagef("%s takes %s", cmd.CommandPath(), strings.Join(names, " "))
 		}
-		return nil
+		return given(args, names...)
 	}
+}
+
+// amountFlag refuses what is no amount of USD; name says whose it is.
+func amountFlag(name, text string) error {
+	if _, err := money.Parse(text); err != nil {
+		return usagef("%s: %q is not an amount of USD such as 12.50, with at most ten decimals", name, text)
+	}
+	return nil
+}
+
+// given refuses an argument that is empty, such as that of a variable which a script has not set.
+func given(args []string, names ...string) error {
+	for i, arg := range args {
+		if arg == "" {
+			return usagef("%s is empty", names[i])
+		}
+	}
+	return nil
 }

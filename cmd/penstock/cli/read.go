@@ -147,7 +147,7 @@ func known(names []string, name string) bool {
 }
 
 func (p *Program) billCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "bill", Short: "Sum up what was billed", Args: cobra.NoArgs, RunE: p.bill}
+	cmd := &cobra.Command{Use: "bill", Short: "Sum up what was billed, by day of use", Args: cobra.NoArgs, RunE: p.bill}
 	addServer(cmd)
 	timeFlags(cmd)
 	jsonFlag(cmd)

@@ -21,7 +21,10 @@ func (p *Program) repriceCommand() *cobra.Command {
 		Long: `Compare what requests are booked at with what they cost by the prices in force now, with the multipliers of then: after a
 price was wrong or missing, set the right one with an effective date in the past, and see here what that comes to.
 Without --apply nothing is changed. With it, the difference is booked, and balances, bills and limits follow.
-Days that are closed stay as they are. What is cut short is gone on with by the next run; one that follows changes nothing.`}
+Days that are closed stay as they are.
+WAS is what is booked, IS what it costs by the prices of now; the DIFFERENCE is what callers are charged more, or with a minus less,
+and the UPSTREAM DIFFERENCE the same of what is owed to upstreams. WERE UNPRICED counts attempts that find their price only now.
+What is cut short is gone on with by the next run; one that follows changes nothing.`}
 	addServer(cmd)
 	timeFlags(cmd)
 	jsonFlag(cmd)
@@ -43,8 +46,10 @@ func (p *Program) reprice(cmd *cobra.Command, _ []string) error {
 	ask := admin.RepriceRequest{Since: since, Until: until, Model: flag(cmd, "model"), Upstream: flag(cmd, "upstream"), Key: flag(cmd, "key"),
 		Unpriced: on(cmd, "unpriced"), Apply: on(cmd, "apply")}
 	expect := admin.RepriceExpect{Prices: flag(cmd, "prices"), Difference: flag(cmd, "difference")}
-	if _, err := money.Parse(expect.Difference); expect.Difference != "" && err != nil {
-		return usagef("--difference: %q is not an amount of USD such as -12.50", expect.Difference)
+	if expect.Difference != "" {
+		if err := amountFlag("--difference", expect.Difference); err != nil {
+			return err
+		}
 	}
 	if expect != (admin.RepriceExpect{}) {
 		if !ask.Apply {
@@ -95,6 +100,8 @@ func (p *Program) repricing(out *actors.Repricing, ask *admin.RepriceRequest) er
 	}
 	fmt.Fprintf(p.Stdout, "%d requests read in %.1fs (%d/s), %d still open\n", out.Read, out.Seconds, out.PerSecond, out.Open)
 	switch {
+	case out.Applied && out.Requests == 0:
+		fmt.Fprintln(p.Stdout, "there was nothing to book")
 	case out.Applied:
 		fmt.Fprintf(p.Stdout, "booked as run %s\n", out.Run)
 	case out.Requests == 0:

@@ -85,10 +85,11 @@ func TestRepricePreviewsAndSaysHowToBookIt(t *testing.T) {
 	require.True(t, done.Applied)
 	require.Equal(t, shown.RepriceSums, done.RepriceSums)
 	require.Contains(t, d.ok("reprice"), "there is nothing to book")
-	require.Contains(t, d.ok("reprice", "--apply"), "booked as run ")
+	require.Contains(t, d.ok("reprice", "--apply"), "there was nothing to book")
 
 	for _, c := range [][]string{
 		{"--difference: \"much\"", "--apply", "--difference", "much"}, {"beside --apply", "--prices", "x"}, {"--since", "--since", "soon"},
+		{"--until: is not after --since", "--since", "2026-04-01", "--until", "2026-03-01"},
 	} {
 		require.Contains(t, d.fails(2, append([]string{"reprice"}, c[1:]...)...), c[0])
 	}

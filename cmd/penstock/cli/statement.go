@@ -21,7 +21,9 @@ func (p *Program) statementCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "statement USER | --key KEY", Short: "Show what was booked and used, by day of posting, and what that makes of the balance", RunE: p.statement,
 		Long: `Show what was booked for a user, one by one, and what it has used, by day and key; or what one key has used, by day and model.
 It is by day of posting, in UTC: what a later price changes stands on the day of the repricing, and changes no day before it.
-penstock bill is by day of use.`}
+penstock bill is by day of use.
+A line of usage or repricing says who PAID: the balance, a subscription, or nobody yet (users and keys that need no credit). COST is what
+was charged, CHANGES what that or a credit does to the BALANCE; subscriptions do not touch it.`}
 	addServer(cmd)
 	jsonFlag(cmd)
 	const forms = ": a day (2026-01-31, UTC), a month (2026-01) or how many days ago (30d)"
@@ -224,13 +226,19 @@ func statementTable(w io.Writer, s *statement.Statement) error {
 	return t.end()
 }
 
-// limits are the windows of a granted subscription.
+// limits are the windows of a granted subscription, and where and until when they hold.
 func limits(l *statement.Line) string {
 	var list []string
 	for i, a := range []money.Amount{l.Subscription.Daily, l.Subscription.Weekly, l.Subscription.Monthly} {
 		if a != 0 {
 			list = append(list, windows[i].name+" "+a.String())
 		}
+	}
+	if l.Subscription.Group != "" {
+		list = append(list, "for keys of group "+l.Subscription.Group)
+	}
+	if !l.Subscription.Expires.IsZero() {
+		list = append(list, "until "+l.Subscription.Expires.UTC().Format(time.DateTime))
 	}
 	return strings.Join(list, ", ")
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/domain/catalog"
-	"github.com/penstock/penstock/domain/money"
 )
 
 func (p *Program) subscriptionCommand() *cobra.Command {
-	grant := &cobra.Command{Use: "grant USER --id ID", Short: "Give a user a subscription, or change the one of that id: what was spent in windows that stay is kept",
+	grant := &cobra.Command{Use: "grant USER --id ID", Short: "Give a user a subscription, or change the one of that id",
+		Long: `Give a user a subscription that pays for its requests, within at least one of --daily, --weekly and --monthly.
+Granted once more under the same id it is changed to what is said then: a window, group or end that is left out is gone, only --starts
+stays; what was spent in windows that stay is kept.`,
 		Args: exactly("USER"), RunE: p.grant}
 	addServer(grant)
 	jsonFlag(grant)
@@ -49,8 +51,8 @@ func (p *Program) grant(cmd *cobra.Command, args []string) error {
 		Overflow: on(cmd, "overflow"), Note: flag(cmd, "note")}
 	for _, window := range windows {
 		if text := flag(cmd, window.name); text != "" {
-			if _, err := money.Parse(text); err != nil {
-				return usagef("--%s: %q is not an amount of USD such as 12.50", window.name, text)
+			if err := amountFlag("--"+window.name, text); err != nil {
+				return err
 			}
 		}
 	}
