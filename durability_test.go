@@ -175,7 +175,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("a wrong secret key: %v", err)
 	}
 	for field, change := range map[string]func(*penstock.Config){
-		"store": func(c *penstock.Config) { c.Store = "mysql://x" }, "profile": func(c *penstock.Config) { c.Profile = "gproxy" },
+		"store": func(c *penstock.Config) { c.Store = "mysql://x" }, "profile": func(c *penstock.Config) { c.Profile = "strict" },
 		"durability": func(c *penstock.Config) { c.Durability = "settled" }, "data folder": func(c *penstock.Config) { c.DataDir = "" },
 	} {
 		c := r.config

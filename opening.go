@@ -69,6 +69,9 @@ func (g *Gateway) openData() error {
 	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
 		return err
 	}
+	if defaults, ok := catalog.ProfileSettings(g.config.Profile); ok {
+		g.catalogue.Under(defaults)
+	}
 	if g.accounts, err = actors.OpenLedger(context.Background(), g.store); err != nil {
 		return err
 	}
@@ -184,13 +187,15 @@ func (g *Gateway) restore() error {
 	return nil
 }
 
-// spent is the history of all requests, once everything that was appended before is stored. When the store is away, it ends at
-// what is stored.
+// spent is the history of all requests, once everything that was appended before is stored. It is an error when the store is away:
+// what is on its way would be missing.
 func (g *Gateway) spent(past limit.Past, yield func(*actors.Used)) error {
-	ctx, cancel := context.WithTimeout(context.Background(), historyTime)
+	ctx, cancel := context.WithTimeout(g.life, historyTime)
 	defer cancel()
-	if err := g.synced(ctx); err != nil {
-		return err
+	for _, ready := range []func() error{g.journal.Diverted, func() error { return g.journal.Sync(ctx) }, g.journal.Diverted} {
+		if err := ready(); err != nil {
+			return err
+		}
 	}
 	return actors.ReadHistory(ctx, g.store, past, yield)
 }

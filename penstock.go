@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/outbound"
 	"github.com/penstock/penstock/adapters/proxy"
+	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/node"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -32,7 +35,7 @@ type Config struct {
 	SecretKey   string // seals upstream credentials; default: generated into the data folder
 	Store       string // "sqlite" (default), or postgres://user:password@host/database
 	Durability  string // "dispatched" (default), "overlapped" or "relaxed"
-	Profile     string // "penstock" (default)
+	Profile     string // set of defaults, of catalog.Profiles; "penstock" (default)
 	Version     string // of the program, for /metrics and events
 	BodyMax     int    // bytes of a request body, default 100 MiB
 	Rooms       int    // requests that may be open at once, default 16384
@@ -85,6 +88,9 @@ type Gateway struct {
 	ledger     bookkeeping
 	replays    projections.Board
 
+	life context.Context // ends when the gateway begins to shut down
+	end  context.CancelFunc
+
 	outcomes  outcomes
 	recovered int
 	draining  atomic.Bool
@@ -101,6 +107,7 @@ func Open(c Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{config: c, log: c.Logger, node: nodeName(), failed: make(chan error, 2)}
+	g.life, g.end = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {
 		g.shut()
 		return nil, err
@@ -118,7 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.AdminListen, "127.0.0.1:8081")
 	fill(&c.Store, "sqlite")
 	fill(&c.Durability, string(actors.AtDispatch))
-	fill(&c.Profile, "penstock")
+	fill(&c.Profile, catalog.DefaultProfile)
 	fill(&c.Version, "devel")
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -126,8 +133,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.DataDir == "":
 		return c, errors.New("data folder is not set")
-	case c.Profile != "penstock":
-		return c, errors.Newf("profile: %s: not supported yet", c.Profile)
+	case !slices.Contains(catalog.Profiles(), c.Profile):
+		return c, errors.Newf("profile: %q is none of %s", c.Profile, strings.Join(catalog.Profiles(), ", "))
 	case c.SpoolMax < 0:
 		return c, errors.Newf("spool_max: %d is not a number of bytes", c.SpoolMax)
 	}
@@ -234,6 +241,7 @@ func (g *Gateway) shut() error {
 			err = errors.CombineErrors(err, errors.Wrap(f(), what))
 		}
 	}
+	g.end()
 	g.stopBooks()
 	try(g.admin != nil, "admin API", func() error { return g.admin.Close(ctx) })
 	if g.proxy != nil {

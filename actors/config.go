@@ -103,6 +103,12 @@ func LoadCatalogue(ctx context.Context, store events.Store, vault Vault) (*Catal
 	return c, nil
 }
 
+// Under has settings that nobody has set be as d says, from before it serves.
+func (c *Catalogue) Under(d catalog.Settings) {
+	c.state.Defaults = &d
+	c.snapshot.Store(catalog.Build(c.state, nil))
+}
+
 // Serve lets the catalogue take wishes. inForce is called with every new snapshot, before Apply returns.
 func (c *Catalogue) Serve(journal *events.Journal, node string, inForce func(*catalog.Snapshot)) {
 	c.journal, c.node, c.inForce = journal, node, inForce
@@ -323,7 +329,7 @@ func (c *Catalogue) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state.Revision != c.state.Revision {
+	if state.Defaults = c.state.Defaults; state.Revision != c.state.Revision {
 		c.state = state
 		if err := c.enforce(ctx); err != nil {
 			return err

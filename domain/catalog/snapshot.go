@@ -81,7 +81,10 @@ type CompiledGroup struct {
 
 // Build compiles a state. Expressions of resources that prev has unchanged are taken over from it; prev may be nil.
 func Build(s *State, prev *Snapshot) *Snapshot {
-	b := &Snapshot{Revision: s.Revision, Settings: DefaultSettings()}
+	b := &Snapshot{Revision: s.Revision}
+	if b.Settings = DefaultSettings(); s.Defaults != nil {
+		b.Settings = *s.Defaults
+	}
 	rows := map[Kind][]Resource{}
 	for ref, row := range s.rows {
 		if row.resource != nil {

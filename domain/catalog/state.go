@@ -21,7 +21,8 @@ type Unreadable struct {
 // State is the catalogue after a number of facts. It belongs to one goroutine; Resources in it are never changed in
 // place. NewState makes an empty one.
 type State struct {
-	Revision int64 // position of the last fact
+	Revision int64     // position of the last fact
+	Defaults *Settings // of settings that nobody has set; nil: those of DefaultSettings
 
 	rows   map[Ref]row
 	hashes map[string]string // key hash → key id, so that no two keys share a secret
@@ -41,7 +42,7 @@ func NewState() *State {
 
 // Clone is an independent copy that shares the (immutable) resources.
 func (s *State) Clone() *State {
-	return &State{Revision: s.Revision, rows: maps.Clone(s.rows), hashes: maps.Clone(s.hashes)}
+	return &State{Revision: s.Revision, Defaults: s.Defaults, rows: maps.Clone(s.rows), hashes: maps.Clone(s.hashes)}
 }
 
 // Get is the resource and the version of its stream; ok is false when there is none now (the version still counts the

@@ -406,8 +406,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	require.Equal(t, "./data", d.served.Data)
 
 	for name, c := range map[string]struct{ env, value, want string }{
-		"another profile":    {"PENSTOCK_PROFILE", "sub2api", "profile sub2api: not supported yet"},
-		"no profile":         {"PENSTOCK_PROFILE", "x", `profile: "x" is not one of penstock`},
+		"no profile":         {"PENSTOCK_PROFILE", "x", `profile: "x" is not one of penstock, autorouter, gproxy, orchestrator, sub2api`},
 		"another store":      {"PENSTOCK_STORE", "mysql://u:secret@h/db", `store: "mysql" is not one of`},
 		"another durability": {"PENSTOCK_DURABILITY", "settled", "durability settled: not supported yet"},
 		"no durability":      {"PENSTOCK_DURABILITY", "x", `durability: "x" is not one of dispatched, overlapped, relaxed`},

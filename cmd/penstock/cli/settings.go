@@ -9,6 +9,8 @@ import (
 
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 // Settings is how an instance is set up, before there is a catalogue. Flags win over PENSTOCK_* of the environment,
@@ -46,7 +48,7 @@ var settings = []setting{
 	{"store", "PENSTOCK_STORE", "sqlite", "event store: sqlite, or postgres://user:password@host/database", false, func(s *Settings) *string { return &s.Store }},
 	{"secret_key", "PENSTOCK_SECRET_KEY", "", "", true, func(s *Settings) *string { return &s.SecretKey }},
 	{"durability", "PENSTOCK_DURABILITY", "dispatched", "when request bytes may leave: dispatched, overlapped or relaxed", false, func(s *Settings) *string { return &s.Durability }},
-	{"profile", "PENSTOCK_PROFILE", "penstock", "set of defaults: penstock", false, func(s *Settings) *string { return &s.Profile }},
+	{"profile", "PENSTOCK_PROFILE", "penstock", "set of defaults: penstock, or after other gateways autorouter, gproxy, orchestrator, sub2api", false, func(s *Settings) *string { return &s.Profile }},
 	{"on_store_down", "PENSTOCK_ON_STORE_DOWN", "", "spool or reject: what an outage of the store does to requests; default spool with PostgreSQL, reject with sqlite", false, func(s *Settings) *string { return &s.OnStoreDown }},
 	{"spool_max", "PENSTOCK_SPOOL_MAX", "", "bytes of events that may wait in the data folder during an outage, default 1073741824", false, func(s *Settings) *string { return &s.SpoolMax }},
 	{"log_format", "PENSTOCK_LOG_FORMAT", "text", "text or json", false, func(s *Settings) *string { return &s.LogFormat }},
@@ -60,7 +62,7 @@ var choices = []struct {
 	later []string
 }{
 	{"durability", []string{"dispatched", "overlapped", "relaxed"}, []string{"settled"}},
-	{"profile", []string{"penstock"}, []string{"autorouter", "sub2api", "orchestrator", "gproxy"}},
+	{"profile", catalog.Profiles(), nil},
 	{"store", []string{"sqlite", "postgres://…"}, nil},
 	{"on_store_down", []string{"spool", "reject"}, nil},
 	{"log_format", []string{"text", "json"}, nil},
