@@ -86,6 +86,9 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
 func (s *System) Leave(p Pass) {
+	if p.paid {
+		s.movedOn(p)
+	}
 	if p.paid && ended(p.gone) {
 		s.outlived(p)
 	} else if p.pid != nil {

@@ -45,12 +45,11 @@ func (s *System) takeFunds(users ...string) {
 			}
 		}
 	}
-	now := s.now()
 	var missing []*callerRef
-	past := limit.Past{Since: now}
+	past := limit.Past{Since: s.now()}
 	for _, r := range of {
 		p, is := s.policyOf(r), reconfigured{}
-		s.reported(r.id, within(s, r.ref, func(d *callerDesk) { is = d.limit(p, now) }))
+		s.reported(r.id, within(s, r.ref, func(d *callerDesk) { is = d.limit(p, s.now()) }))
 		if is.missing {
 			missing, past = append(missing, r), past.With(is.past)
 		}
@@ -70,15 +69,12 @@ func (s *System) Steady(do func() error) error {
 // whoever pays for it, and the budgets that callers share; upstreams has the differences of their costs. Store the fact and
 // call it within one Steady. It waits for nothing.
 func (s *System) Repriced(key, user, group, paidBy string, at time.Time, cost money.Amount, upstreams []UsedUpstream) {
-	owner, alone := callerID(user, key), callerID("", key)
-	callers := s.dir.Load().callers
-	for _, id := range [...]CallerID{owner, alone} {
-		if r := callers[id]; r != nil && cost != 0 {
-			s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: key, PaidBy: paidBy, At: at, Cost: cost}})
-		}
-		if owner == alone {
-			break
-		}
+	owner, dir := callerID(user, key), s.dir.Load()
+	if r := dir.callers[owner]; r != nil && cost != 0 {
+		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: key, PaidBy: paidBy, At: at, Cost: cost}})
+	}
+	if r := dir.keys[key]; r != nil && r.id != owner && cost != 0 {
+		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: key, At: at, Cost: cost, Moved: true}})
 	}
 	desk := s.budgets.Load()
 	if desk == nil {

@@ -126,9 +126,31 @@ type spendCaller struct {
 	left bool // of such a request
 }
 
-// outlived tells what a request has cost to the actor that its caller has by now, when it has been removed and is back.
+// outlived tells what a request has cost to the actor that its caller has by now, when it has been removed and is back. One that is
+// being made is found when it is.
 func (s *System) outlived(p Pass) {
-	if r := s.dir.Load().callers[p.Caller]; r != nil && r.pid != p.pid {
-		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, PaidBy: p.paidBy, At: p.bill.At, Cost: p.bill.Cost}, left: true})
+	if s.tookOver(p) {
+		return
 	}
+	go func() {
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		s.tookOver(p)
+	}()
+}
+
+// movedOn tells what a request has cost to the actor to which its key has moved meanwhile.
+func (s *System) movedOn(p Pass) {
+	if r := s.dir.Load().keys[p.Key]; r != nil && r.pid != p.pid && r.id != p.Caller {
+		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, At: p.bill.At, Cost: p.bill.Cost, Moved: true}, left: true})
+	}
+}
+
+func (s *System) tookOver(p Pass) bool {
+	r := s.dir.Load().callers[p.Caller]
+	if r == nil || r.pid == p.pid {
+		return false
+	}
+	s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, PaidBy: p.paidBy, At: p.bill.At, Cost: p.bill.Cost}, left: true})
+	return true
 }

@@ -118,7 +118,7 @@ func (l *life) wait(want Want) *failure.Refusal {
 		l.add(&request.Resumed{Upstream: lease.Upstream, WaitedUS: waited.Microseconds()})
 	}
 	useful, r := l.lookAgain()
-	if r == nil && useful {
+	if r == nil { // also of another plan, which may cost more
 		r = l.reserve()
 	}
 	if r == nil && !useful {

@@ -23,7 +23,8 @@ type purse struct {
 	cost   money.Amount // of the caller
 	tokens int64
 	spent  []share          // at the upstreams' prices, one for each attempt; only while there are shared budgets
-	funded []string         // upstream budgets at which money is set aside
+	funded []string         // budgets of upstreams, and of former groups, at which money is set aside
+	group  string           // budget of the group at which some is
 	held   pricing.Bound    // what the next attempt may cost, by limits that are strict
 	strict bool             // those of the caller are
 	sure   bool             // the upstream's is
@@ -87,9 +88,8 @@ func (l *life) settleShared() {
 	if g := l.c.Ask.Group; g != "" {
 		of = append(of, share{groupBudget(g), l.pass.bill.Cost})
 	}
-	upstreams := len(of)
 	add := func(budget string, a money.Amount) {
-		for i := upstreams; i < len(of); i++ {
+		for i := range of {
 			if of[i].budget == budget {
 				of[i].amount += a
 				return
@@ -102,6 +102,9 @@ func (l *life) settleShared() {
 	}
 	for _, budget := range l.purse.funded {
 		add(budget, 0)
+	}
+	if l.purse.group != "" {
+		add(l.purse.group, 0)
 	}
 	l.d.System.settleShares(l.c.ID, of, l.pass.bill.At, l.pass.paid)
 }
@@ -147,6 +150,12 @@ func (l *life) reserve() *failure.Refusal {
 	shared := room[:0]
 	if g := l.snap.Group(l.c.Ask.Group); g != nil && moneyed(g.Limits) {
 		shared = append(shared, share{budget: groupBudget(g.ID)})
+		if p := &l.purse; p.group != shared[0].budget {
+			if p.group != "" { // the key was moved to another one meanwhile
+				p.funded = append(p.funded, p.group)
+			}
+			p.group = shared[0].budget
+		}
 		mustBound = mustBound || g.Budget == strict
 	}
 	if g := &l.snap.Settings.Guards; g.PlatformDaily > 0 || g.PlatformMonthly > 0 {

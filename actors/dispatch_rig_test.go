@@ -104,7 +104,8 @@ type rig struct {
 	snap    atomic.Pointer[catalog.Snapshot]
 	late    atomic.Int64 // added to the clock
 	calls   int
-	recalls int // of the history
+	recalls int    // of the history
+	read    func() // when nil it is not called; else when a history has been read
 	drain   atomic.Bool
 }
 
@@ -148,7 +149,11 @@ func (r *rig) openSystem() (*actors.System, *actors.Ledger) {
 	s := actors.NewSystem(actors.Options{Recorder: r.journal, Funds: l.Funds, History: func(past limit.Past, yield func(*actors.Used)) error {
 		ctx := context.Background()
 		r.recalls++
-		return errors.Join(r.journal.Sync(ctx), actors.ReadHistory(ctx, r.store, past, yield))
+		err := errors.Join(r.journal.Sync(ctx), actors.ReadHistory(ctx, r.store, past, yield))
+		if r.read != nil {
+			r.read()
+		}
+		return err
 	}})
 	l.Serve(r.journal, s, r.snap.Load, "n")
 	return s, l

@@ -73,6 +73,14 @@ func (l *life) settled(s *request.Settled, t *tried) {
 	l.facts = append(l.facts, kept...)
 	l.add(s)
 	_ = l.awaitCommit() // an error is an answer too; what is not stored yet is kept, and the settlement behind it
+	l.closeAnswer()     // it may take a while
+	l.conclude(s, stored)
+}
+
+// conclude stores the end and tells it to the limits: for a rule that comes meanwhile it has done both, or none.
+func (l *life) conclude(s, stored *request.Settled) {
+	l.d.System.settling.enter()
+	defer l.d.System.settling.leave()
 	l.end(stored)
 	l.bills(s)
 	l.learn(s)

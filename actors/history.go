@@ -228,7 +228,11 @@ func (h *historian) corrected(ctx context.Context, store events.Store) error {
 func (u *Used) difference(f *request.Repriced) Used {
 	d := Used{Key: u.Key, User: u.User, Group: u.Group, PaidBy: u.PaidBy, Sent: u.Sent, Cost: f.Cost, summed: true}
 	for _, c := range f.Changes {
-		if i := c.N - 1; i >= 0 && i < len(u.Upstreams) {
+		i := c.N - 1
+		if c.N == 0 { // of a settlement behind the end of its last attempt
+			i = len(u.Upstreams) - 1
+		}
+		if i >= 0 && i < len(u.Upstreams) {
 			d.Upstreams = append(d.Upstreams, UsedUpstream{u.Upstreams[i].Upstream, c.Is.UpstreamCost - c.Was.UpstreamCost})
 		}
 	}

@@ -260,3 +260,30 @@ func (s *reads) Find(ctx context.Context, q events.Query, yield func(*events.Com
 		return yield(c)
 	})
 }
+
+// The difference that a repricing makes to a settlement behind the end of its last attempt is that of the last attempt's upstream, as live.
+func TestALateEndThatIsRepricedIsReadAsItsUpstreams(t *testing.T) {
+	store := memory.NewStore()
+	at, version := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), int64(0)
+	tell := func(terminal bool, facts ...any) {
+		t.Helper()
+		row := events.Row{Stream: "request/r", Version: version, Terminal: terminal, At: at, Request: "r", Key: "k", Facts: facts}
+		if err := events.Encode(&row); err != nil {
+			t.Fatal(err)
+		}
+		if results, err := store.Append(t.Context(), []events.Append{{Rows: []events.Row{row}}}, 0); err != nil || results[0].Err != nil {
+			t.Fatal(err, results)
+		}
+		version += int64(len(facts))
+	}
+	tell(true, &request.Admitted{Ask: request.Ask{Key: "k", Model: "m"}, Plan: []request.Candidate{{Upstream: "a"}}},
+		&request.Dispatched{N: 1, Upstream: "a", Account: "a1"}, &request.Failed{N: 1, Class: "http_5xx", Next: "stop"},
+		&request.Settled{Outcome: request.FailedOutcome, Status: 502, Sent: true, Attempts: 1, Cost: 10, UpstreamCost: 5})
+	tell(false, &request.Repriced{Reprice: "run", Cost: 4, UpstreamCost: 2, Changes: []request.Repricing{{
+		Position: 4, At: at, Was: request.Charge{Cost: 10, UpstreamCost: 5}, Is: request.Charge{Cost: 14, UpstreamCost: 7},
+	}}})
+	_, want := stories(t, store, time.Time{})
+	if _, got := spentSince(t, store, limit.Past{Whole: true}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -164,7 +164,7 @@ func TestARefusalByMoneySaysWhenItOpens(t *testing.T) {
 	if err := json.Unmarshal(x.Body, &body); err != nil || body.Error.Code != failure.SubscriptionExhausted || x.header("Retry-After") == "" {
 		t.Errorf("%s", x.Body)
 	}
-	r.late.Store(int64(opens.Sub(time.Now())))
+	r.late.Store(int64(time.Until(opens)))
 	if v, _ := r.ledger.Account("u"); v.Running != 0 || v.Subscriptions[0].Windows[0].Reserved != 0 {
 		t.Errorf("%+v", v)
 	}

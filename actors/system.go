@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/events"
 )
 
@@ -54,10 +55,14 @@ type System struct {
 	changing sync.Mutex    // held by Reconfigure and Stop
 	hooks    hooks
 	history  History
+	unread   unread      // could not be read; under changing, as the next
+	retry    *time.Timer // that reads it again
+	settling passage     // of ends of requests: from their moment until they are on their way to the store and told to the limits
 	funds    func(user string) Funds
 	budgets  atomic.Pointer[ref] // the actor that has the shared ones; nil before there are any
 
 	callerTimeout time.Duration // how long callers wait for their own slots
+	learnAgain    time.Duration // see there
 }
 
 // directory says which actors there are. It is replaced, never changed.
@@ -99,12 +104,15 @@ type hooks struct {
 
 // NewSystem makes a system without any actor; Reconfigure starts them.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, history: o.History, funds: o.Funds, callerTimeout: 30 * time.Second}
+	s := &System{log: o.Logger, now: o.Now, recorder: o.Recorder, history: o.History, funds: o.Funds, callerTimeout: 30 * time.Second, learnAgain: learnAgain}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.history == nil {
+		s.history = func(limit.Past, func(*Used)) error { return nil }
 	}
 	engineLog := slog.New(warnings{s.log.Handler()})
 	s.engine = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return engineLog }))
@@ -273,6 +281,9 @@ func (s *System) Stop(ctx context.Context) error {
 	defer s.changing.Unlock()
 	if s.stopped.Swap(true) {
 		return nil
+	}
+	if s.retry != nil {
+		s.retry.Stop()
 	}
 	d := s.dir.Swap(&directory{})
 	s.board.view.Store(nil)

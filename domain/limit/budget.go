@@ -24,7 +24,8 @@ func NewBudget(owner string, p Money) *Budget {
 }
 
 // Reconfigure sets other rules from the next request on. Sums of periods that stay are kept. When it says true a rule is
-// new: read the settlements before now, Fill them in, and say Filled. Until then the new rule counts from now on.
+// new: read the settlements before now, Fill them in, and say Filled; or Unread, when that fails. Until then the new rule counts
+// from now on.
 func (b *Budget) Reconfigure(p Money, now time.Time) (missing bool) {
 	return b.m.configure(p, now.UnixMicro())
 }
@@ -88,6 +89,10 @@ func (b *Budget) Fill(cost money.Amount, at time.Time) { b.m.fill(at.UnixMicro()
 
 // Missing is how much of what was spent before is not known yet.
 func (b *Budget) Missing(now time.Time) Past { return b.m.missing(now) }
+
+// Unread says that what is missing could not be told to its end: until it is, from the beginning, a strict rule that misses some
+// refuses.
+func (b *Budget) Unread(now time.Time) { b.m.unread(now.UnixMicro()) }
 
 // Filled ends Fill: nothing is missing any more.
 func (b *Budget) Filled() { b.m.filled() }

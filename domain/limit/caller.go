@@ -96,7 +96,8 @@ func ReturningCaller(now time.Time) *Caller {
 
 // Reconfigure sets another policy from the next request on. Windows, and sums of periods that stay, are kept; requests
 // that are running end as they began, also those of a key that is gone. When it says true a spending rule is new: read
-// the settlements before now, Fill them in, and say Filled. Until then the new rule counts from now on.
+// the settlements before now, Fill them in, and say Filled; or Unread, when that fails. Until then the new rule counts from now
+// on, and a strict subscription that is new does not pay.
 func (c *Caller) Reconfigure(p Policy, now time.Time) (missing bool) {
 	return c.configure(&p, now.UnixMicro())
 }

@@ -109,7 +109,7 @@ func TestMoneyIsLookedForInTheOrderOfTheReference(t *testing.T) {
 		{"nothing is limited", Policy{Keys: []Key{{ID: "k"}}}, Refusal{}},
 	} {
 		m := NewCaller(c.p)
-		m.Spend(Spent{"k", "subscription/s", t0, cent})
+		m.Spend(Spent{"k", "subscription/s", t0, cent, false})
 		if got := m.Admit(req("1", "k", t0, 1)); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.says, got, c.want)
 		}
@@ -173,7 +173,7 @@ func TestABalanceIsCreditMinusSpendWithAFloor(t *testing.T) {
 	c.Refund("free")
 	p.Balance, p.Credited = true, 5*cent
 	c = NewCaller(p)
-	c.Spend(Spent{"k", PaidByBalance, t0, 14 * cent})
+	c.Spend(Spent{"k", PaidByBalance, t0, 14 * cent, false})
 	admitted(t, c, req("1", "k", t0, 1))
 	if by, _, _ := settled(c, "1", 3*cent); by != PaidByBalance {
 		t.Errorf("paid by %q", by)
@@ -205,7 +205,7 @@ func settled(c *Caller, id string, cost money.Amount) (string, money.Amount, boo
 func TestSubscriptionsPayInOrderAndWithinTheirTime(t *testing.T) {
 	ends := t0.Add(30 * day)
 	monthly := Subscription{ID: "m", Starts: t0, Expires: ends, Monthly: cent}
-	spentUp := []Spent{{"k", "subscription/m", t0.Add(day), cent}}
+	spentUp := []Spent{{"k", "subscription/m", t0.Add(day), cent, false}}
 	for _, c := range []struct {
 		says   string
 		subs   []Subscription
@@ -226,8 +226,8 @@ func TestSubscriptionsPayInOrderAndWithinTheirTime(t *testing.T) {
 		{"used up, the balance may not pay", []Subscription{monthly}, spentUp, cent, t0.Add(2 * day), "", Refusal{SubscriptionExhausted, "MONTHLY", "subscription/m", time.Time{}}},
 		{"used up, the balance pays", []Subscription{{ID: "m", Starts: t0, Monthly: cent, Overflow: true}}, spentUp, cent, t0.Add(2 * day), PaidByBalance, Refusal{}},
 		{"used up like the balance, which opens with the next window", []Subscription{{ID: "m", Starts: t0, Monthly: cent, Overflow: true}},
-			append(spentUp[:1:1], Spent{"k", PaidByBalance, t0, cent}), cent, t0.Add(2 * day), "", Refusal{BalanceExhausted, "TOTAL", PaidByBalance, ends}},
-		{"not begun, the balance is used up", []Subscription{monthly}, []Spent{{"k", PaidByBalance, t0, cent}}, cent, t0.Add(-1), "",
+			append(spentUp[:1:1], Spent{"k", PaidByBalance, t0, cent, false}), cent, t0.Add(2 * day), "", Refusal{BalanceExhausted, "TOTAL", PaidByBalance, ends}},
+		{"not begun, the balance is used up", []Subscription{monthly}, []Spent{{"k", PaidByBalance, t0, cent, false}}, cent, t0.Add(-1), "",
 			Refusal{BalanceExhausted, "TOTAL", PaidByBalance, t0}},
 		{"over, the balance pays", []Subscription{monthly}, nil, cent, ends, PaidByBalance, Refusal{}},
 		{"of another group", []Subscription{{ID: "m", Group: "other", Starts: t0}}, nil, 0, t0, PaidByNobody, Refusal{}},
@@ -272,13 +272,13 @@ func TestASubscriptionThatIsTakenAwayStillGetsTheEndOfItsRequests(t *testing.T) 
 func TestASubscriptionThatComesBackKeepsItsWindows(t *testing.T) {
 	p := Policy{Subscriptions: []Subscription{{ID: "r", Starts: t0, Daily: cent}, {ID: "s", Starts: t0, Daily: 3 * cent}}, Keys: []Key{{ID: "k"}}}
 	c := NewCaller(p)
-	c.Spend(Spent{"k", "subscription/s", t0, cent})
+	c.Spend(Spent{"k", "subscription/s", t0, cent, false})
 	for range 3 {
 		if c.Reconfigure(Policy{Keys: p.Keys}, t0) || len(c.View(t0).Subscriptions) != 0 {
 			t.Fatalf("%+v", c.View(t0).Subscriptions)
 		}
 	}
-	c.Spend(Spent{"k", "subscription/s", t0, cent})
+	c.Spend(Spent{"k", "subscription/s", t0, cent, false})
 	if c.Reconfigure(p, t0) {
 		t.Error("it knows its windows")
 	}
@@ -336,7 +336,7 @@ func TestAfterARestartACallerIsExactlyWhatItWas(t *testing.T) {
 				fact(func(c *Caller) {
 					c.Charge(f.r.Key, 1, min(f.r.Tokens, s.Tokens), f.r.At)
 					c.Charge(f.r.Key, 0, s.Tokens-f.r.Tokens, s.At)
-					c.Spend(Spent{f.r.Key, f.by, s.At, s.Cost})
+					c.Spend(Spent{f.r.Key, f.by, s.At, s.Cost, false})
 				})
 				delete(open, id)
 				break
@@ -411,7 +411,7 @@ func TestANewRuleOfACallerCountsTheHistoryOnceItIsFilledIn(t *testing.T) {
 	rules := []Rule{{Period{Kind: Daily}, money.USD}, {Period{Kind: Rolling}, money.USD}}
 	sub := Subscription{ID: "s", Starts: t0.Add(-day), Daily: money.USD}
 	c := NewCaller(Policy{Keys: []Key{{ID: "k"}, {ID: "other"}}})
-	history := []Spent{{"k", PaidByNobody, t0.Add(-20 * time.Hour), cent}, {"k", "subscription/s", t0, 2 * cent}, {"other", PaidByNobody, t0, 4 * cent}}
+	history := []Spent{{"k", PaidByNobody, t0.Add(-20 * time.Hour), cent, false}, {"k", "subscription/s", t0, 2 * cent, false}, {"other", PaidByNobody, t0, 4 * cent, false}}
 	for _, s := range history {
 		c.Spend(s)
 	}
@@ -419,13 +419,13 @@ func TestANewRuleOfACallerCountsTheHistoryOnceItIsFilledIn(t *testing.T) {
 	if !c.Reconfigure(Policy{Money: Money{Rules: rules}, Subscriptions: []Subscription{sub}, Keys: []Key{{ID: "k", Money: Money{Rules: rules}}}}, now) {
 		t.Fatal("the rules are new")
 	}
-	late := Spent{"k", "subscription/s", now.Add(time.Second), 8 * cent}
+	late := Spent{"k", "subscription/s", now.Add(time.Second), 8 * cent, false}
 	c.Spend(late)
 	for _, s := range append(history, late) {
 		c.Fill(s)
 	}
 	c.Filled(true)
-	c.Spend(Spent{"k", PaidByNobody, now, 16 * cent})
+	c.Spend(Spent{"k", PaidByNobody, now, 16 * cent, false})
 	v := c.View(now.Add(time.Minute))
 	for _, w := range []struct {
 		says string
@@ -445,12 +445,12 @@ func TestANewRuleOfACallerCountsTheHistoryOnceItIsFilledIn(t *testing.T) {
 // A reprice moves the sums by its difference, in the period of the settlement that it corrects, also below what it was.
 func TestARepriceCountsInThePeriodOfItsSettlement(t *testing.T) {
 	c := NewCaller(Policy{Keys: []Key{{ID: "k", Money: Money{Rules: []Rule{{Period{Kind: Daily}, money.USD}, {Limit: money.USD}}}}}})
-	c.Spend(Spent{"k", "", t0.Add(-day), 50 * cent})
-	c.Spend(Spent{"k", "", t0, 50 * cent})
+	c.Spend(Spent{"k", "", t0.Add(-day), 50 * cent, false})
+	c.Spend(Spent{"k", "", t0, 50 * cent, false})
 	if no := c.Admit(req("1", "k", t0, 1)); no.Code != QuotaExceeded || no.Reason != "TOTAL" {
 		t.Fatalf("got %+v", no)
 	}
-	c.Spend(Spent{"k", "", t0.Add(-day), -20 * cent})
+	c.Spend(Spent{"k", "", t0.Add(-day), -20 * cent, false})
 	v := c.View(t0).Keys[0]
 	if v.Sums[0].Spent != 50*cent || v.Sums[1].Spent != 80*cent {
 		t.Errorf("got %+v", v)
@@ -516,7 +516,7 @@ func TestWhatLiesBeforeSinceDoesNotCount(t *testing.T) {
 			t.Errorf("%d: %+v, want since %s", i, of, c.want)
 		}
 		m := NewCaller(p)
-		if m.Spend(Spent{"k", "subscription/s", of.Since.Add(-time.Microsecond), cent}); m.Admit(req("1", "k", t0, 1)).OK() == c.whole {
+		if m.Spend(Spent{"k", "subscription/s", of.Since.Add(-time.Microsecond), cent, false}); m.Admit(req("1", "k", t0, 1)).OK() == c.whole {
 			t.Errorf("%d: what lies before counts, or does not", i)
 		}
 		for _, r := range c.rules { // and the first that counts does
@@ -524,7 +524,7 @@ func TestWhatLiesBeforeSinceDoesNotCount(t *testing.T) {
 			b := NewBudget("b", Money{})
 			b.Reconfigure(Money{Rules: []Rule{r}}, t0)
 			first := b.Missing(t0).Since
-			if m.Spend(Spent{"k", "", first, cent}); r.Kind != Rolling && m.Admit(req("1", "k", t0, 1)).OK() {
+			if m.Spend(Spent{"k", "", first, cent, false}); r.Kind != Rolling && m.Admit(req("1", "k", t0, 1)).OK() {
 				t.Errorf("%d: %s does not count", i, first)
 			}
 		}

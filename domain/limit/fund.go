@@ -162,12 +162,16 @@ func (a ask) of(m *meter, code Code, owner string) (held money.Amount, no Refusa
 // payer is who pays for a request of a key of a group: the first subscription in force that has room, else the balance
 // (B32). With neither, the user is not limited by money of its own: nil.
 func (w *wallet) payer(group string, a ask) (by *fund, held money.Amount, no Refusal) {
-	tried, overflow, ended := false, false, false
+	tried, overflow, ended, unread := false, false, false, ""
 	for _, f := range w.subs {
 		if !f.active(group, a.now) {
 			if ended = ended || f.of(group); f.of(group) {
 				no = f.begins(no, a.now)
 			}
+			continue
+		}
+		if f.m.lacks() { // it pays from when all is known that it has paid
+			unread = f.name
 			continue
 		}
 		held, r := a.of(&f.m, SubscriptionExhausted, f.name)
@@ -188,6 +192,8 @@ func (w *wallet) payer(group string, a ask) (by *fund, held money.Amount, no Ref
 			r.Reopens = no.Reopens // a subscription pays again
 		}
 		return &w.balance, held, r
+	case unread != "":
+		return nil, 0, Refusal{Code: SubscriptionExhausted, Reason: ReasonUnread, Owner: unread}
 	case ended:
 		no.Code, no.Reason, no.Owner = SubscriptionExhausted, ReasonExpired, "user"
 		return nil, 0, no

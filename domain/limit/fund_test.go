@@ -10,14 +10,14 @@ import (
 func TestABalanceThatIsNewKnowsWhatWasSpentFromIt(t *testing.T) {
 	c := ReturningCaller(t0.Add(-day))
 	c.Reconfigure(Policy{Keys: []Key{{ID: "k"}}}, t0.Add(-day))
-	history := []Spent{{"k", PaidByBalance, t0.Add(-400 * day), 3 * cent}, {"k", PaidByNobody, t0, 50 * cent}, {"gone", PaidByBalance, t0, 4 * cent}}
+	history := []Spent{{"k", PaidByBalance, t0.Add(-400 * day), 3 * cent, false}, {"k", PaidByNobody, t0, 50 * cent, false}, {"gone", PaidByBalance, t0, 4 * cent, false}}
 	p := Policy{Balance: true, Credited: 20 * cent, Keys: []Key{{ID: "k"}}}
 	now := t0.Add(time.Hour)
 	c.Spend(history[2]) // it is there already, but nobody has asked
 	if !c.Reconfigure(p, now) || c.Missing(now) != (Past{now, true}) {
 		t.Fatalf("the balance is new: %+v", c.Missing(now))
 	}
-	late := Spent{"k", PaidByBalance, now, 5 * cent}
+	late := Spent{"k", PaidByBalance, now, 5 * cent, false}
 	c.Spend(late)
 	for _, s := range append(history, late) {
 		c.Fill(s)
@@ -34,7 +34,7 @@ func TestABalanceThatIsNewKnowsWhatWasSpentFromIt(t *testing.T) {
 	if c.View(now).Balance != nil {
 		t.Error("it is let go")
 	}
-	c.Spend(Spent{"k", PaidByBalance, now, cent}) // of a request that began before
+	c.Spend(Spent{"k", PaidByBalance, now, cent, false}) // of a request that began before
 	p.Balance = true
 	if c.Reconfigure(p, now) {
 		t.Error("the balance was there before")

@@ -38,6 +38,7 @@ const (
 	ReasonReserved = "RESERVED" // what is left is set aside for requests that are running; it may come back at any time
 	ReasonExpired  = "EXPIRED"  // no subscription is in force any more
 	ReasonUnknown  = "UNKNOWN"  // the key or the request is not known to this machine
+	ReasonUnread   = "UNREAD"   // what was spent before is not known yet; it may be at any time
 )
 
 // Refusal is a decision against a request. The zero value is none.

@@ -21,6 +21,7 @@ type meter struct {
 	mode     Mode
 	sums     []sum
 	reserved money.Amount
+	blind    bool // what was spent before could not be read: see Unread
 }
 
 // configure sets other rules. A rule whose period was there before keeps its sum, whatever its limit is now. A new one
@@ -78,8 +79,24 @@ func (m *meter) fill(at int64, a money.Amount) {
 	}
 }
 
+// lacks says that a strict limit does not know yet all that was spent.
+func (m *meter) lacks() bool {
+	return m.mode == Strict && slices.ContainsFunc(m.sums, func(s sum) bool { return s.since != math.MinInt64 })
+}
+
+// unread lets the sums that miss something begin anew at a time: what was told of them is told again, to the end.
+func (m *meter) unread(since int64) {
+	m.blind = true
+	for i := range m.sums {
+		if s := &m.sums[i]; s.since != math.MinInt64 {
+			*s = newSum(s.Rule, since)
+		}
+	}
+}
+
 // filled says that nothing is missing any more.
 func (m *meter) filled() {
+	m.blind = false
 	for i := range m.sums {
 		m.sums[i].since = math.MinInt64
 	}
@@ -125,6 +142,9 @@ const (
 
 // room says whether need is free, without what the request itself has set aside already. The refusal has no code yet.
 func (m *meter) room(need, own money.Amount, now int64) (ok bool, no Refusal) {
+	if m.blind && m.lacks() {
+		return false, Refusal{Reason: ReasonUnread}
+	}
 	ok = true
 	var latest int64
 	reserved := m.reserved - own

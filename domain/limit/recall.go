@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
@@ -12,12 +13,17 @@ type Spent struct {
 	PaidBy string
 	At     time.Time // of the settlement
 	Cost   money.Amount
+	Moved  bool // the key was another user's then: only its own rules count it
 }
 
 // Spend counts a settlement that was not opened here: one that is folded after a restart, one that recovery made, or
 // the difference of a reprice. Facts may come in any order within a period.
 func (c *Caller) Spend(s Spent) {
-	c.spend(c.keys[s.Key], c.wallet.fund(s.PaidBy), s.At.UnixMicro(), s.Cost)
+	if k := c.keys[s.Key]; !s.Moved {
+		c.spend(k, c.wallet.fund(s.PaidBy), s.At.UnixMicro(), s.Cost)
+	} else if k != nil {
+		k.money.spend(s.At.UnixMicro(), s.Cost)
+	}
 }
 
 // Charge counts what was dispatched in the last minute: a request with its estimate, or, without a request, tokens by
@@ -65,9 +71,26 @@ func (c *Caller) Fill(s Spent) {
 	if k := c.keys[s.Key]; k != nil {
 		k.money.fill(at, s.Cost)
 	}
+	if s.Moved {
+		return
+	}
 	c.money.fill(at, s.Cost)
-	if by := c.wallet.fund(s.PaidBy); by != nil {
+	if by := c.wallet.fund(s.PaidBy); by != nil && !slices.Contains(c.wallet.gone, by) { // when that comes back, all is told
 		by.m.fill(at, s.Cost)
+	}
+}
+
+// Unread says that what is missing could not be told to its end: until it is, from the beginning, a strict rule that misses some
+// refuses.
+func (c *Caller) Unread(now time.Time) {
+	at := now.UnixMicro()
+	c.money.unread(at)
+	c.wallet.balance.m.unread(at)
+	for _, f := range c.wallet.subs {
+		f.m.unread(at)
+	}
+	for _, k := range c.keys {
+		k.money.unread(at)
 	}
 }
 
@@ -79,7 +102,7 @@ func (c *Caller) Wonder(now time.Time) bool { return c.wallet.wonder(now.UnixMic
 func (c *Caller) Filled(whole bool) {
 	c.money.filled()
 	if whole {
-		c.wallet.balance.m.filled()
+		c.FilledBalance()
 	}
 	for _, k := range c.keys {
 		k.money.filled()
@@ -88,6 +111,9 @@ func (c *Caller) Filled(whole bool) {
 		f.m.filled()
 	}
 }
+
+// FilledBalance ends Fill of what was spent from the balance.
+func (c *Caller) FilledBalance() { c.wallet.balance.m.filled() }
 
 // Past is how much of what was settled before a time counts. The zero value is all of it, with its moments.
 type Past struct {

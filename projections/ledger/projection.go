@@ -111,9 +111,16 @@ func repriced(story *request.Story, f *request.Repriced, at projections.Place, o
 		if story.Failed(c.N) == nil && story.Settled == nil {
 			continue // what it costs could not be read, so that the bill does not have it either
 		}
+		if c.Is == c.Was {
+			continue // told for what it says of its request: nothing is moved
+		}
+		n := c.N
+		if n == 0 {
+			n = len(story.Attempts)
+		}
 		var sent request.Dispatched
-		if c.N >= 1 && c.N <= len(story.Attempts) {
-			sent = story.Attempts[c.N-1].Dispatched
+		if n >= 1 && n <= len(story.Attempts) {
+			sent = story.Attempts[n-1].Dispatched
 		}
 		model := sent.ResolvedModel
 		if model == "" {
