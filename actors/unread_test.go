@@ -113,8 +113,7 @@ func TestARequestThatEndsWhileItsUserComesBackIsSpent(t *testing.T) {
 		return nil
 	})
 	h.Reconfigure(l)
-	h.changing.Lock() // who had to wait has told it
-	h.changing.Unlock()
+	h.read() // who had to wait has told it
 	for end := time.Now().Add(10 * time.Second); h.viewed(t, "k").Balance.Spent != money.USD; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%+v", h.viewed(t, "k").Balance)
@@ -180,8 +179,7 @@ func TestAStrictLimitWhosePastCannotBeReadRefuses(t *testing.T) {
 			t.Errorf("%s: %+v", key, s)
 		}
 	}
-	h.changing.Lock() // the reading that has told the callers tells the budgets, too
-	h.changing.Unlock()
+	h.read() // what has told the callers tells the budgets, too
 	if no := h.reserveShares("b", []share{{"platform", 1}}); !no.OK() {
 		t.Errorf("%+v", no)
 	}
@@ -275,4 +273,10 @@ func TestAPastThatBreaksOffIsToldAgain(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+}
+
+// read returns when nobody reads the history.
+func (h *house) read() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
 }
