@@ -5,7 +5,6 @@ import (
 	"flag"
 	"maps"
 	"math/big"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,13 +120,17 @@ func (r *rig) recount(sent map[string]asked) map[string]*sum {
 	}
 	logged, unpriced := r.recountLog(), map[string]bool{}
 	for upstream, s := range r.up {
+		last := map[string]uint64{} // calls of the requests
+		for _, k := range s.Calls() {
+			last[k.Request] = max(last[k.Request], k.Seq)
+		}
 		for _, k := range s.Calls() {
 			a, known := sent[k.Request]
 			require.True(r.t, known, "%+v", k)
 			into := at(a, upstream)
 			used, paid := usedBy(k, a.body)
-			if k.Outcome == "client_aborted" || logged[k.Request].cut(upstream) { // it may have written all of it into a connection that was cut
-				used = r.unseen(logged[k.Request], upstream, k, a.body)
+			if cut := logged[k.Request].cut(upstream); cut != nil && k.Seq == last[k.Request] { // it may have written all of it into a connection that was cut
+				used = r.unseen(logged[k.Request].Source, cut, k, a.body)
 			}
 			if used == nil {
 				continue
@@ -250,9 +253,12 @@ type recountEntry struct {
 	Attempts []recountAttempt `json:"attempts"`
 }
 
-// cut says that the attempt at the upstream was given up for a client that had gone.
-func (e recountEntry) cut(upstream string) bool {
-	return slices.ContainsFunc(e.Attempts, func(a recountAttempt) bool { return a.Upstream == upstream && a.Class == "cancelled" })
+// cut is the attempt at the upstream that was given up for a client that had gone, which is always the last one.
+func (e recountEntry) cut(upstream string) *recountAttempt {
+	if n := len(e.Attempts); n > 0 && e.Attempts[n-1].Upstream == upstream && e.Attempts[n-1].Class == "cancelled" {
+		return &e.Attempts[n-1]
+	}
+	return nil
 }
 
 type recountAttempt struct {
@@ -282,12 +288,8 @@ func (r *rig) recountLog() map[string]recountEntry {
 
 // unseen is the usage of an attempt that was cut for a client that had gone: nobody can know how much of it had passed, so that
 // the gateway's own mark counts, within what the upstream says it sent.
-func (r *rig) unseen(e recountEntry, upstream string, k simulator.Call, body int) spending {
-	i := slices.IndexFunc(e.Attempts, func(a recountAttempt) bool { return a.Upstream == upstream })
-	if i < 0 || len(e.Attempts[i].Usage) == 0 {
-		return nil
-	}
-	have, zero := spending(e.Attempts[i].Usage), true
+func (r *rig) unseen(source string, cut *recountAttempt, k simulator.Call, body int) spending {
+	have, zero := spending(cut.Usage), true
 	for _, n := range have {
 		zero = zero && n == 0
 	}
@@ -295,8 +297,7 @@ func (r *rig) unseen(e recountEntry, upstream string, k simulator.Call, body int
 		return nil
 	}
 	most, _ := usedBy(k, body)
-	require.Equal(r.t, "cancelled", e.Attempts[i].Class, "%+v", e)
-	if e.Source == "estimated" {
+	if source == "estimated" {
 		require.EqualValues(r.t, (body+3)/4, have["input"])
 		require.LessOrEqual(r.t, have["output"], int64(k.Content+3)/4)
 	} else if most != nil {

@@ -43,7 +43,7 @@ var mutants = []mutant{
 	{"a restart forgets until when a breaker is open", "domain/breaker/breaker.go", "b.until, b.failures = f.Until, f.Failures", "b.failures = f.Failures"},
 	{"a waiter is lost when the accounts are full", "actors/grant_steps.go", "case g.faulted:\n\t\treason = LocalFault\n\tcase g.queued:\n\t\treturn", "case g.faulted:\n\t\treason = LocalFault\n\tcase g.queued:\n\t\tu.gate.Leave(g.id, gate.Moved)\n\t\treturn"},
 	{"who timed out stays in the queue", "actors/upstream.go", "u.expire(now)\n", "\n"},
-	{"no settlement when the client goes", "actors/dispatch_settle.go", "and the settlement behind it\n\tl.end(stored)\n", "and the settlement behind it\n\tif s.Outcome != request.Cancelled {\n\t\tl.end(stored)\n\t}\n"},
+	{"no settlement when the client goes", "actors/dispatch_settle.go", "leave()\n\tl.end(stored)\n", "leave()\n\tif s.Outcome != request.Cancelled {\n\t\tl.end(stored)\n\t}\n"},
 	{"the dispatch is not awaited", "actors/dispatch_append.go", "if err := l.d.Journal.Commit(l.take(false), events.May); err != nil {", "l.d.Journal.Put(l.take(false), events.Must)\n\t\tif err := error(nil); err != nil {"},
 	{"a block is shortened", "domain/account/block.go", "|| !f.Until.After(b.until) {", "|| f.Until.Equal(b.until) {"},
 	{"failover goes to the same upstream", "actors/attempt_failed.go", "default:\n\t\t\tc.dead = true", "default:\n\t\t\tc.dead = c.dead || c.reason != \"\""},
