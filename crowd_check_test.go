@@ -8,8 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slotsWereKept wants the upstreams' own high-water marks to be the slots, neither more nor less, and returns the totals of
-// their actors.
+// crowdTails is how many calls an upstream may still count that are over: where a client has gone, the connection is closed
+// before the slot is given on, but the upstream notices that when it gets to it.
+const crowdTails = 2
+
+// slotsWereKept wants the board never to show more holders than there are slots, and the upstreams' own high-water marks to be
+// the slots, but for calls whose end they have not noticed yet. It returns the totals of the upstreams' actors.
 func (c *crowd) slotsWereKept(seen map[string]*sightings) map[string]board {
 	totals := map[string]board{}
 	for id, slots := range crowdSlots {
@@ -17,7 +21,7 @@ func (c *crowd) slotsWereKept(seen map[string]*sightings) map[string]board {
 		totals[id] = b
 		c.t.Logf("%-6s %d slots: at most %d calls at once, %d on the board, %d in the queue; %d calls, %d cut off, %d of clients that went; totals %+v",
 			id, slots, up.MaxInFlight, seen[id].held, seen[id].longest, up.Requests, up.Faulted, up.Aborted, b.Totals)
-		if up.MaxInFlight > int64(slots) || seen[id].held > slots {
+		if up.MaxInFlight > int64(slots+crowdTails) || seen[id].held > slots {
 			c.t.Errorf("%s has %d slots, but %d calls at once, and %d on the board", id, slots, up.MaxInFlight, seen[id].held)
 		}
 		if up.MaxInFlight < int64(slots) && !c.opens() {
