@@ -18,17 +18,12 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	lines := []billing.Line{}
-	err := m.each(ctx, m.bill(&q), func(row []projections.Value) error {
+	return collect(ctx, m, m.bill(&q), func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
 		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
 			lines = append(lines, l)
 		}
-		return nil
+		return lines, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return lines, nil
 }
 
 func (m *ReadModel) bill(q *billing.Query) *readQuery {

@@ -194,6 +194,19 @@ func (m *ReadModel) each(ctx context.Context, q *readQuery, f func([]projections
 	return errors.Wrapf(err, "read model %s", m.at.name)
 }
 
+// collect gathers what add makes of the rows of a query; never nil without an error.
+func collect[T any](ctx context.Context, m *ReadModel, q *readQuery, add func(list []T, row []projections.Value) ([]T, error)) ([]T, error) {
+	list := []T{}
+	err := m.each(ctx, q, func(row []projections.Value) (err error) {
+		list, err = add(list, row)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // try runs a query once. again says that it failed for its connection alone.
 func (m *ReadModel) try(ctx context.Context, q *readQuery, f func([]projections.Value) error) (again bool, err error) {
 	c, err := m.pool.Acquire(ctx)

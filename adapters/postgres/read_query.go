@@ -89,16 +89,10 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	if few {
 		page = m.blocksPage(&q, blocks)
 	}
-	entries := []requestlog.Entry{}
-	err = m.each(ctx, page, func(row []projections.Value) error {
+	return collect(ctx, m, page, func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
 		e, err := requestlog.FromRow(row)
-		entries = append(entries, e)
-		return err
+		return append(entries, e), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
 }
 
 // marked are the blocks where lines that match may be. few is false where there are too many, or nothing that is marked is

@@ -52,15 +52,9 @@ func (m *ReadModel) Timeseries(ctx context.Context, q stats.Query) ([]stats.Buck
 	}
 	sql := m.hours(&q, "hour")
 	sql.sql.WriteString(" GROUP BY hour ORDER BY hour")
-	buckets := []stats.Bucket{}
-	err := m.each(ctx, sql, func(row []projections.Value) error {
-		buckets = append(buckets, stats.Bucket{At: stats.HourTime(row[0].Int()), Figures: stats.FromSums(row[1:])})
-		return nil
+	return collect(ctx, m, sql, func(buckets []stats.Bucket, row []projections.Value) ([]stats.Bucket, error) {
+		return append(buckets, stats.Bucket{At: stats.HourTime(row[0].Int()), Figures: stats.FromSums(row[1:])}), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return buckets, nil
 }
 
 // Leaderboard implements stats.Reader.
@@ -71,13 +65,7 @@ func (m *ReadModel) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Ran
 	by := quote(q.By)
 	sql := m.hours(&q, by)
 	sql.sql.WriteString(" GROUP BY " + by + " ORDER BY " + orders[q.Order] + " DESC, " + by + " LIMIT " + sql.arg(int64(q.Limit)))
-	ranks := []stats.Rank{}
-	err := m.each(ctx, sql, func(row []projections.Value) error {
-		ranks = append(ranks, stats.Rank{Name: row[0].Text(), Figures: stats.FromSums(row[1:])})
-		return nil
+	return collect(ctx, m, sql, func(ranks []stats.Rank, row []projections.Value) ([]stats.Rank, error) {
+		return append(ranks, stats.Rank{Name: row[0].Text(), Figures: stats.FromSums(row[1:])}), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ranks, nil
 }

@@ -32,17 +32,12 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 		list := strings.Join(by, ", ")
 		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
 	}
-	lines := []billing.Line{}
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
+	return collect(ctx, m, &sql, func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
 		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
 			lines = append(lines, l)
 		}
-		return nil
+		return lines, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return lines, nil
 }
 
 // billPart is a range of one of the tables, in the unit of its time. from or to 0 is no border.

@@ -21,16 +21,10 @@ func (m *ReadModel) Booked(ctx context.Context, user string, until time.Time) ([
 		sql.where("at < ?", projections.Int(micros(until)))
 	}
 	sql.sql.WriteString(" ORDER BY position")
-	entries := []ledger.Entry{}
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
+	return collect(ctx, m, &sql, func(entries []ledger.Entry, row []projections.Value) ([]ledger.Entry, error) {
 		e, err := ledger.EntryFromRow(row)
-		entries = append(entries, e)
-		return err
+		return append(entries, e), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
 }
 
 // postings are what counts on a day of posting: usage as the bill has it on the day of use, without what repricings have
@@ -64,17 +58,12 @@ func (m *ReadModel) Posted(ctx context.Context, q ledger.PostedQuery) ([]ledger.
 	if list := strings.Join(by, ", "); list != "" {
 		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
 	}
-	sums := []ledger.Sum{}
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
+	return collect(ctx, m, &sql, func(sums []ledger.Sum, row []projections.Value) ([]ledger.Sum, error) {
 		if !row[len(q.By)].IsNull() { // there is something
 			sums = append(sums, ledger.SumFromRow(q.By, row))
 		}
-		return nil
+		return sums, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return sums, nil
 }
 
 // posted adds the rows of a table as a subquery.

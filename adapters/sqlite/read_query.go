@@ -67,6 +67,19 @@ func (m *ReadModel) each(ctx context.Context, q *readQuery, f func([]projections
 	}), "read model %s", m.path)
 }
 
+// collect gathers what add makes of the rows of a query; never nil without an error.
+func collect[T any](ctx context.Context, m *ReadModel, q *readQuery, add func(list []T, row []projections.Value) ([]T, error)) ([]T, error) {
+	list := []T{}
+	err := m.each(ctx, q, func(row []projections.Value) (err error) {
+		list, err = add(list, row)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // Requests implements requestlog.Reader.
 func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error) {
 	if err := q.Check(); err != nil {
@@ -88,16 +101,10 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	}
 	sql.sql.WriteString(newest)
 	sql.args = append(sql.args, projections.Int(int64(q.Limit)))
-	entries := []requestlog.Entry{}
-	err = m.each(ctx, &sql, func(row []projections.Value) error {
+	return collect(ctx, m, &sql, func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
 		e, err := requestlog.FromRow(row)
-		entries = append(entries, e)
-		return err
+		return append(entries, e), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
 }
 
 // newest is the order of a page and its limit.
