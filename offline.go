@@ -124,7 +124,7 @@ func (o *Offline) Unopened(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = actors.LoadCatalogue(ctx, o.store, vault{sealer})
+	_, err = actors.LoadCatalogue(ctx, o.store, vault{sealer}, nil)
 	var bad *actors.UnopenedError
 	if errors.As(err, &bad) {
 		return bad.Accounts, nil

@@ -66,11 +66,9 @@ func (g *Gateway) openData() error {
 	if err != nil {
 		return err
 	}
-	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}); err != nil {
+	defaults, _ := catalog.ProfileSettings(g.config.Profile) // the configuration has been checked
+	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}, &defaults); err != nil {
 		return err
-	}
-	if defaults, ok := catalog.ProfileSettings(g.config.Profile); ok {
-		g.catalogue.Under(defaults)
 	}
 	if g.accounts, err = actors.OpenLedger(context.Background(), g.store); err != nil {
 		return err

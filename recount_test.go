@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,16 +64,7 @@ func TestTheBillIsWhatTheUpstreamsOwnRecordsAddUpTo(t *testing.T) {
 	for n := len(sent); len(r.recountLacks()) > 0 && n < 2**recounted+1000; n += 100 { // which call a fault meets is left to chance
 		maps.Copy(sent, r.recountTraffic(n, 100))
 	}
-	require.Eventually(t, func() bool {
-		done := 0
-		for _, e := range r.recountLog() {
-			if e.State == "done" {
-				done++
-			}
-		}
-		return done == len(sent)
-	}, 30*time.Second, 50*time.Millisecond, "every request ends")
-	r.recorded()
+	r.settled(sent)
 	want := r.recount(sent)
 	require.Empty(t, r.recountLacks(), "the traffic is as mixed as it is meant to be")
 	compare := func() {

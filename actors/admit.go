@@ -89,7 +89,7 @@ func (s *System) Leave(p Pass) {
 	if p.paid {
 		s.movedOn(p)
 	}
-	if p.paid && ended(p.gone) {
+	if p.paid && fired(p.gone) {
 		s.outlived(p)
 	} else if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)

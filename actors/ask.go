@@ -83,16 +83,6 @@ func answered[T any](reply chan T, gone chan struct{}, none T) T {
 	}
 }
 
-// ended says that a channel is closed.
-func ended(gone chan struct{}) bool {
-	select {
-	case <-gone:
-		return true
-	default:
-		return false
-	}
-}
-
 var errStopped = errors.New("stopped")
 
 // await is answered, for those who only want to know that it is done.

@@ -86,12 +86,13 @@ func LoadState(ctx context.Context, store events.Store) (*catalog.State, error) 
 }
 
 // LoadCatalogue folds the stored configuration and opens the credentials; when some do not open the error is an
-// *UnopenedError.
-func LoadCatalogue(ctx context.Context, store events.Store, vault Vault) (*Catalogue, error) {
+// *UnopenedError. Settings that nobody has set are as defaults say; nil: catalog.DefaultSettings.
+func LoadCatalogue(ctx context.Context, store events.Store, vault Vault, defaults *catalog.Settings) (*Catalogue, error) {
 	state, err := LoadState(ctx, store)
 	if err != nil {
 		return nil, err
 	}
+	state.Defaults = defaults
 	c := &Catalogue{store: store, vault: vault, state: state}
 	snap := catalog.Build(c.state, nil)
 	opened, err := c.open(ctx, nil)
@@ -101,12 +102,6 @@ func LoadCatalogue(ctx context.Context, store events.Store, vault Vault) (*Catal
 	c.credentials.Store(&opened)
 	c.snapshot.Store(snap)
 	return c, nil
-}
-
-// Under has settings that nobody has set be as d says, from before it serves.
-func (c *Catalogue) Under(d catalog.Settings) {
-	c.state.Defaults = &d
-	c.snapshot.Store(catalog.Build(c.state, nil))
 }
 
 // Serve lets the catalogue take wishes. inForce is called with every new snapshot, before Apply returns.

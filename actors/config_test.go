@@ -54,7 +54,7 @@ func openOffice(t *testing.T) *office {
 		}
 	})
 	var err error
-	if o.Catalogue, err = actors.LoadCatalogue(context.Background(), o.store, sealing{"x"}); err != nil {
+	if o.Catalogue, err = actors.LoadCatalogue(context.Background(), o.store, sealing{"x"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	o.Serve(o.journal, "n", func(*catalog.Snapshot) { o.inForce.Add(1) })
@@ -101,7 +101,7 @@ func TestAWriteIsInForceWhenItReturns(t *testing.T) {
 	if again := o.apply(start()...); again[0].Changed || again[1].Changed || o.Revision() != 3 || o.inForce.Load() != 1 {
 		t.Errorf("an unchanged apply changed something: %+v", again)
 	}
-	back, err := actors.LoadCatalogue(context.Background(), o.store, sealing{"x"})
+	back, err := actors.LoadCatalogue(context.Background(), o.store, sealing{"x"}, nil)
 	if err != nil || back.Revision() != 3 {
 		t.Fatalf("read back: revision %d, %v", back.Revision(), err)
 	}
@@ -128,7 +128,7 @@ func TestCredentialsHaveVersions(t *testing.T) {
 		}
 	}
 	var unopened *actors.UnopenedError
-	if _, err := actors.LoadCatalogue(context.Background(), o.store, sealing{"y"}); !errors.As(err, &unopened) || unopened.Accounts[0] != "a1" {
+	if _, err := actors.LoadCatalogue(context.Background(), o.store, sealing{"y"}, nil); !errors.As(err, &unopened) || unopened.Accounts[0] != "a1" {
 		t.Errorf("with another key: %v", err)
 	}
 }

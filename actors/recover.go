@@ -134,7 +134,7 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 		return out
 	}
 	ask := s.Ask()
-	call := pricing.Call{Model: cmp.Or(d.ResolvedModel, ask.Model), UpstreamModel: d.UpstreamModel, ServiceTier: tier, At: s.AdmittedAt}
+	call := pricing.Call{Model: d.PricedModel(ask.Model), UpstreamModel: d.UpstreamModel, ServiceTier: tier, At: s.AdmittedAt}
 	b := price(snap, up, call, payer(&ask), u)
 	b.into(out)
 	return out

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -219,8 +218,8 @@ func (p *pass) weigh(c *repriceCase) (*repriceFound, error) {
 		return nil, err
 	}
 	for _, n := range found.Missing {
-		d := c.sent(n)
-		p.out.missing(cmp.Or(d.ResolvedModel, asked), d.Upstream)
+		d := c.Sent(n)
+		p.out.missing(d.PricedModel(asked), d.Upstream)
 	}
 	if len(found.Changes) == 0 {
 		return nil, nil
@@ -228,23 +227,12 @@ func (p *pass) weigh(c *repriceCase) (*repriceFound, error) {
 	return &repriceFound{c, found}, nil
 }
 
-// sent is the dispatch that a change of a number is about.
-func (c *repriceCase) sent(n int) request.Dispatched {
-	if n == 0 {
-		n = len(c.Attempts)
-	}
-	if n < 1 || n > len(c.Attempts) {
-		return request.Dispatched{}
-	}
-	return c.Attempts[n-1].Dispatched
-}
-
 // row is the append that books what was found.
 func (f *repriceFound) row(r *Repricer, run string) (events.Row, *request.Repriced) {
 	fact := f.Reprice(run, &f.Repriced)
 	return events.Row{
 		Stream: f.stream, Version: f.version, At: r.Now().UTC(), Node: r.Node, Request: f.ID, Key: f.Ask().Key,
-		Upstream: f.sent(0).Upstream, Facts: []events.Fact{fact},
+		Upstream: f.Sent(0).Upstream, Facts: []events.Fact{fact},
 	}, fact
 }
 
@@ -254,7 +242,7 @@ func (f *repriceFound) follow(s *System, fact *request.Repriced) {
 	var upstreams []UsedUpstream
 	for _, c := range fact.Changes {
 		if by := c.Is.UpstreamCost - c.Was.UpstreamCost; by != 0 {
-			upstreams = append(upstreams, UsedUpstream{f.sent(c.N).Upstream, by})
+			upstreams = append(upstreams, UsedUpstream{f.Sent(c.N).Upstream, by})
 		}
 	}
 	s.Repriced(ask.Key, ask.User, ask.Group, f.PaidBy(), f.EndedAt, fact.Cost, upstreams)

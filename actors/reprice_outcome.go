@@ -93,7 +93,8 @@ func (o *Repricing) count(f *repriceFound) {
 	for i := range f.Changes {
 		c := &f.Changes[i]
 		o.add(c)
-		l := o.line(ask.Key, cmp.Or(f.sent(c.N).ResolvedModel, ask.Model))
+		sent := f.Sent(c.N)
+		l := o.line(ask.Key, sent.PricedModel(ask.Model))
 		if l == nil {
 			o.More++
 			continue

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -64,7 +63,7 @@ func (b *Booked) Posted() ([]pricing.Posted, error) {
 		list = append(list, pricing.Posted{
 			N: n, Usage: u, Source: source, Multipliers: m, Free: at.free,
 			Call: pricing.Call{
-				Model: cmp.Or(sent.Dispatched.ResolvedModel, b.Ask().Model), UpstreamModel: sent.Dispatched.UpstreamModel,
+				Model: sent.Dispatched.PricedModel(b.Ask().Model), UpstreamModel: sent.Dispatched.UpstreamModel,
 				Upstream: sent.Dispatched.Upstream, ServiceTier: tier, At: b.AdmittedAt,
 			},
 			Charge: pricing.Charge{Version: c.PriceVersion, Upstream: c.UpstreamCost, Caller: c.Cost, Unpriced: c.Unpriced},

@@ -1,6 +1,9 @@
 package request
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Attempt is one try as its facts told it.
 type Attempt struct {
@@ -91,6 +94,21 @@ func (s *Story) Failed(n int) *Failed {
 	}
 	return s.Attempts[n-1].Failed
 }
+
+// Sent is the dispatch of attempt n, as a Repricing counts them: 0 is the last one. The zero value when the story does not
+// tell of it.
+func (s *Story) Sent(n int) Dispatched {
+	if n == 0 {
+		n = len(s.Attempts)
+	}
+	if n < 1 || n > len(s.Attempts) {
+		return Dispatched{}
+	}
+	return s.Attempts[n-1].Dispatched
+}
+
+// PricedModel is the model that an attempt is priced and billed by, of a request that asked for one.
+func (d *Dispatched) PricedModel(asked string) string { return cmp.Or(d.ResolvedModel, asked) }
 
 // Unpriced says that an attempt was used and has no price.
 func (s *Story) Unpriced() bool {

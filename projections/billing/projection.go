@@ -240,17 +240,8 @@ func (e *entry) addDay(story *request.Story, at projections.Place, out *projecti
 
 // by appends what bills are grouped by.
 func (e *entry) by(story *request.Story, row []projections.Value) []projections.Value {
-	var sent request.Dispatched
-	if e.n >= 1 && e.n <= len(story.Attempts) {
-		sent = story.Attempts[e.n-1].Dispatched
-	}
-	asked := story.Ask()
-	model := sent.ResolvedModel
-	if model == "" {
-		model = asked.Model
-	}
-	text := projections.Text
-	return append(row, text(asked.Key), text(asked.User), text(asked.Group), text(model), text(sent.Upstream), text(sent.Account),
+	sent, asked, text := story.Sent(e.n), story.Ask(), projections.Text
+	return append(row, text(asked.Key), text(asked.User), text(asked.Group), text(sent.PricedModel(asked.Model)), text(sent.Upstream), text(sent.Account),
 		text(e.price), text(string(e.origin)), text(story.PaidBy()))
 }
 

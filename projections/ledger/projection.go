@@ -114,20 +114,9 @@ func repriced(story *request.Story, f *request.Repriced, at projections.Place, o
 		if c.Is == c.Was {
 			continue // told for what it says of its request: nothing is moved
 		}
-		n := c.N
-		if n == 0 {
-			n = len(story.Attempts)
-		}
-		var sent request.Dispatched
-		if n >= 1 && n <= len(story.Attempts) {
-			sent = story.Attempts[n-1].Dispatched
-		}
-		model := sent.ResolvedModel
-		if model == "" {
-			model = asked.Model
-		}
+		sent := story.Sent(c.N)
 		out.Add(Repriced, number(billing.DayOf(at.At)), number(billing.DayOf(c.At)), text(f.Reprice), text(asked.Key), text(asked.User),
-			text(model), text(sent.Upstream), text(story.PaidBy()), number(1),
+			text(sent.PricedModel(asked.Model)), text(sent.Upstream), text(story.PaidBy()), number(1),
 			projections.Money(c.Is.Cost-c.Was.Cost), projections.Money(c.Is.UpstreamCost-c.Was.UpstreamCost))
 	}
 }

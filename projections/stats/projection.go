@@ -161,10 +161,7 @@ func (a *adding) settled(story *request.Story, f *request.Settled) {
 }
 
 func (a *adding) to(story *request.Story, attempt *request.Attempt) {
-	a.upstream, a.model = attempt.Dispatched.Upstream, attempt.Dispatched.ResolvedModel
-	if a.model == "" {
-		a.model = story.Ask().Model
-	}
+	a.upstream, a.model = attempt.Dispatched.Upstream, attempt.Dispatched.PricedModel(story.Ask().Model)
 }
 
 func (a *adding) spent(u pricing.Usage, cost money.Amount) {
