@@ -46,6 +46,7 @@ type settings struct {
 	seconds    float64 // of one measurement
 	durability string
 	store      string // sqlite, postgres or both; of a gateway's process "" for SQLite, or the address of a database
+	points     []point
 	profile    string // file; "" = none
 	at         point  // where it is taken
 	serve      string // data folder of the gateway that this process shall be; "" = it is the benchmark
@@ -62,6 +63,7 @@ func parse(args []string) (s settings, err error) {
 	f.Float64Var(&s.seconds, "seconds", 3, "length of each measurement, after a quarter of it as warm-up")
 	f.StringVar(&s.durability, "durability", "dispatched", "of the gateway: dispatched, overlapped or relaxed")
 	f.StringVar(&s.store, "store", "sqlite", "of the gateway: sqlite, postgres (a private server is started) or both, in gateways of their own")
+	only := f.String("points", "", "`points` to be measured, with commas between them; default "+pointNames())
 	f.StringVar(&s.profile, "profile", "", "`file` for a CPU profile of the gateway, taken in one more pass (with the first store) that is not part of the figures")
 	at := f.String("profile-at", "c64", "`point` of that pass: "+pointNames())
 	f.StringVar(&s.serve, "serve", "", "for bench itself: be the gateway over this data `folder`, told what to do on standard input")
@@ -69,6 +71,9 @@ func parse(args []string) (s settings, err error) {
 		return s, err
 	}
 	var ok bool
+	if s.points, ok = pointsNamed(*only); !ok {
+		return s, errors.Newf("points: %q names others than %s", *only, pointNames())
+	}
 	s.at, ok = pointNamed(*at)
 	switch {
 	case f.NArg() > 0:
@@ -119,7 +124,7 @@ func bench(ctx context.Context, s settings, out, progress io.Writer) (err error)
 		return interrupted(ctx, err)
 	}
 	fmt.Fprintf(progress, "ready after %.0f s; %d rounds of %d measurements of %g s each, durability %s\n\n",
-		time.Since(started).Seconds(), s.rounds, len(points)*len(l.targets), s.seconds, s.durability)
+		time.Since(started).Seconds(), s.rounds, len(s.points)*len(l.targets), s.seconds, s.durability)
 	runs, err := l.rounds(ctx)
 	if err != nil {
 		return interrupted(ctx, err)

@@ -26,6 +26,7 @@ import (
 func TestBadArgumentsAreRefusedByName(t *testing.T) {
 	for args, word := range map[string]string{
 		"stray": "stray", "-rounds 0": "rounds", "-seconds 0": "seconds", "-seconds NaN": "seconds", "-profile-at c9": "c1, c16, c64, sse200",
+		"-points c64,c9":           "c1, c16, c64, sse200",
 		"-profile /nowhere/at/all": "/nowhere/at/all",
 	} {
 		if err := run(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), word) {

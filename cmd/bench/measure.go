@@ -38,6 +38,20 @@ func pointNamed(name string) (point, bool) {
 	return points[i], true
 }
 
+// pointsNamed are the points of a list with commas, in the order of all; "" is all of them.
+func pointsNamed(list string) (named []point, ok bool) {
+	if list == "" {
+		return points, true
+	}
+	names := strings.Split(list, ",")
+	for _, p := range points {
+		if slices.Contains(names, p.name) {
+			named = append(named, p)
+		}
+	}
+	return named, len(named) == len(names)
+}
+
 // names of the targets. Direct is the simulated upstream without anything in front.
 const (
 	direct  = "direct"
@@ -111,7 +125,7 @@ func (l *lab) rounds(ctx context.Context) ([]entry, error) {
 		if round%2 == 1 {
 			slices.Reverse(targets)
 		}
-		for _, p := range points {
+		for _, p := range l.settings.points {
 			for _, t := range targets {
 				s, err := l.measure(ctx, p, t, l.settings.seconds)
 				if err != nil {

@@ -204,13 +204,15 @@ func (r *Report) table(w io.Writer) {
 
 // ratioTable writes the ratios of one gateway, if it was measured.
 func (r *Report) ratioTable(w io.Writer, gateway string) {
-	for i, p := range points {
+	headed := false
+	for _, p := range points {
 		x, measured := r.Ratios[p.name][gateway]
 		if !measured {
 			continue
 		}
-		if i == 0 {
+		if !headed {
 			fmt.Fprintf(w, "\n%s ÷ %s\n", gateway, proxy)
+			headed = true
 		}
 		fmt.Fprintf(w, "  %-6s  CPU/request %5.2f  rps %5.2f", p.name, x.CPUPerReq, x.RPS)
 		if p.stream {
