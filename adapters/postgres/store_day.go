@@ -73,17 +73,41 @@ func dayOfPrefix(prefix string) (d day, ok bool) {
 // timeOfUUID is the time in a UUIDv7, in milliseconds since 1970; false for any other text.
 func timeOfUUID(id string) (ms int64, ok bool) {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' ||
-		!strings.ContainsRune("89abAB", rune(id[19])) {
+		hexDigits[id[19]]&^3 != 8 {
 		return 0, false
 	}
-	for i := range len(id) {
-		if isHex := '0' <= id[i] && id[i] <= '9' || 'a' <= id[i]|0x20 && id[i]|0x20 <= 'f'; !isHex && id[i] != '-' {
-			return 0, false
+	var digits, all byte
+	for i := range 13 {
+		if i != 8 {
+			digits |= hexDigits[id[i]]
+			ms = ms<<4 | int64(hexDigits[id[i]])
 		}
 	}
-	ms, err := strconv.ParseInt(id[:8]+id[9:13], 16, 64)
-	return ms, err == nil
+	for i := range len(id) {
+		all |= hexDigits[id[i]]
+	}
+	return ms, digits < hyphen && all < noDigit
 }
+
+// What hexDigits has for bytes that are no hexadecimal digit.
+const (
+	hyphen  = 1 << 5
+	noDigit = 1 << 6
+)
+
+var hexDigits = func() (value [256]byte) {
+	for i := range value {
+		value[i] = noDigit
+	}
+	value['-'] = hyphen
+	for i, c := range "0123456789abcdef" {
+		value[c] = byte(i)
+	}
+	for i, c := range "ABCDEF" {
+		value[c] = byte(10 + i)
+	}
+	return value
+}()
 
 // loadDays reads which partitions there are.
 func (w *session) loadDays(ctx context.Context) error {

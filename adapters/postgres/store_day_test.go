@@ -30,6 +30,10 @@ func TestTheDayOfAStreamIsInItsName(t *testing.T) {
 		"request/019ed8f000007000800000000000000000":    always,
 		"request/019ed8f0-00007-000-8000-000000000000":  always,
 		"request/019ed8f0-0000-7000-8000-000000000000/": always,
+		"request/019ed8f--0000-7000-8000-000000000000":  always,
+		"request/019ed8f0-00-0-7000-8000-000000000000":  always,
+		"request/019ed8f0-0000-7-00-8000-00000000-000":  20260618, // as it has always been
+		"request/019ed8f0-0000-7000-8000-0000000000é":   always,
 		"request/": always, "request/r1": always, "": always, "catalog/key/k": always, "nodes": always,
 		"node/019ed8f0-0000-7000-8000-000000000000": actors, "upstream/u": actors, "account/a": actors,
 	} {
