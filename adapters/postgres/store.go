@@ -43,6 +43,7 @@ type Store struct {
 	stored  map[string][]*past // appends of such commits that did, by the stream of their first row
 	blocks  blocks             // of the search index: the one under way
 	thinned events.Thinned
+	spare   spare
 }
 
 // chain is the end of the chain of commits.
@@ -84,6 +85,7 @@ func OpenStore(ctx context.Context, dsn string, o StoreOptions) (*Store, error) 
 	s := &Store{
 		options: o, dialer: writes, readers: newPool(reads, orElse(o.Readers, 4)),
 		turn: make(chan struct{}, 1), tails: map[string]int64{}, stored: map[string][]*past{},
+		spare: spare{tails: map[string]tail{}},
 	}
 	if err := s.openSession(ctx); err != nil {
 		if errors.Is(err, ErrNewerSchema) {

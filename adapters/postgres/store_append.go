@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/jackc/pgx/v5"
@@ -14,10 +13,6 @@ import (
 
 // tailsMax bounds the streams whose versions are kept in memory; when they are more, all are forgotten.
 const tailsMax = 1 << 15
-
-// copyFrom is the number of rows of a partition from which COPY, a round trip of its own, is cheaper than INSERT (measured:
-// as fast at 16 rows, a third cheaper at 32, twice as fast at 128).
-const copyFrom = 32
 
 // stride is how many commits of the same size the last position in table days is moved ahead for, so that it is written
 // rarely, and the days of a quiet gateway still do not reach far into one another.
@@ -92,6 +87,7 @@ func (g *group) try(ctx context.Context, w *session, thorough bool) error {
 	if err := g.openDays(ctx, w); err != nil {
 		return err
 	}
+	defer g.leave()
 	moved, err := g.s.begin(ctx, w, func(b *pgx.Batch) { g.ask(b, thorough) })
 	if err != nil {
 		return err
@@ -110,17 +106,17 @@ func (g *group) try(ctx context.Context, w *session, thorough bool) error {
 // openDays makes the partitions that the batch begins streams in. One that it only goes on in is there, unless its day was
 // removed.
 func (g *group) openDays(ctx context.Context, w *session) error {
-	begun, all := g.days()
+	begun := g.readDays()
 	if err := g.s.makeDays(ctx, w, begun...); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(all, func(d day) bool { _, there := w.days[d]; return !there }) { // or another process has made it
+	if slices.ContainsFunc(g.days, func(d day) bool { _, there := w.days[d]; return !there }) { // or another process has made it
 		if err := w.loadDays(ctx); err != nil {
 			return err
 		}
 	}
 	g.there = w.days
-	return nil
+	return w.prepareCopies(ctx, g.days)
 }
 
 // store writes what was decided and commits.
@@ -133,54 +129,100 @@ func (g *group) store(ctx context.Context, w *session) error {
 		return err
 	}
 	end := g.seal()
-	bounds := map[day]events.Position{}
-	b := &pgx.Batch{}
-	if err := g.index(ctx, w.conn, b, end); err != nil {
+	if err := g.storeRare(ctx, w, end); err != nil {
 		return err
 	}
-	for d, rows := range g.partitions() {
-		if len(rows) >= copyFrom {
-			if err := copyEvents(ctx, w.conn, d, rows); err != nil {
-				return err
-			}
-		} else {
-			queueEvents(b, d, rows)
-		}
-		if last := rows[len(rows)-1].last(); last > w.days[d] {
-			bounds[d] = last + stride*(g.next-g.rows[0].position)
-			b.Queue(`UPDATE days SET first = CASE first WHEN 0 THEN $2 ELSE first END, last = greatest(last, $3) WHERE day = $1`,
-				d, rows[0].position, bounds[d])
-		}
-	}
-	for _, v := range g.secrets {
-		b.Queue(`INSERT INTO secrets (id, version, sealed, digest) VALUES ($1, $2, $3, $4)`,
-			text(v.ID), v.Version, notNil(v.Sealed), notNil(v.Digest))
-	}
-	b.Queue(`INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		end.first, int64(end.head)-end.first+1, g.lowWater, time.UnixMicro(g.earliest), time.UnixMicro(end.latest), g.s.chain.hash[:], end.hash[:])
-	b.Queue(`COMMIT`)
-	if err := w.conn.SendBatch(ctx, b).Close(); err != nil {
+	bounds := g.queueRows(w)
+	x := &w.wire
+	x.bind(stmtLink, 7)
+	x.int8(end.first)
+	x.int8(int64(end.head) - end.first + 1)
+	x.int8(int64(g.lowWater))
+	x.moment(g.earliest)
+	x.moment(end.latest)
+	x.bytes(g.s.chain.hash[:])
+	x.bytes(end.hash[:])
+	x.execute()
+	x.plain(stmtCommit)
+	if err := x.trip(ctx, nil); err != nil {
 		if !refused(err) {
 			g.s.doubt = &doubt{end: end, appends: g.unnumbered()}
 		}
 		return err
 	}
 	g.s.chain = end
-	for d, last := range bounds {
-		w.days[d] = last
+	for _, b := range bounds {
+		w.days[b.day] = b.last
 	}
 	g.remember()
 	return nil
+}
+
+// storeRare writes what few commits have: full blocks of the index, secrets.
+func (g *group) storeRare(ctx context.Context, w *session, end chain) error {
+	b := &pgx.Batch{}
+	if err := g.index(ctx, w.conn, b, end); err != nil {
+		return err
+	}
+	for _, v := range g.secrets {
+		b.Queue(`INSERT INTO secrets (id, version, sealed, digest) VALUES ($1, $2, $3, $4)`,
+			text(v.ID), v.Version, notNil(v.Sealed), notNil(v.Digest))
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return w.conn.SendBatch(ctx, b).Close()
+}
+
+// bound is what table days says of a partition.
+type bound struct {
+	day  day
+	last events.Position
+}
+
+// queueRows has the rows of each partition copied, and returns the bounds that move with that.
+func (g *group) queueRows(w *session) (bounds []bound) {
+	x := &w.wire
+	for _, d := range g.days {
+		var first, last *placed
+		for i := range g.rows {
+			r := &g.rows[i]
+			if r.day != d {
+				continue
+			}
+			if last = r; first == nil {
+				first = r
+				x.beginCopy(w.copies[d])
+			}
+			x.out = appendTuple(x.out, r)
+			x.nextRow()
+		}
+		if first == nil {
+			continue
+		}
+		x.endCopy()
+		if end := last.last(); end > w.days[d] {
+			end += stride * (g.next - g.rows[0].position)
+			bounds = append(bounds, bound{d, end})
+			x.bind(stmtDays, 3)
+			x.int4(int32(d))
+			x.int8(int64(first.position))
+			x.int8(int64(end))
+			x.execute()
+		}
+	}
+	return bounds
 }
 
 // seal is the commit's link of the chain.
 func (g *group) seal() chain {
 	first := g.rows[0].position
 	end := chain{first: int64(first), head: g.next - 1, latest: g.latest}
-	hashes := make([][32]byte, len(g.rows))
+	hashes := g.s.spare.hashes[:0]
 	for i := range g.rows {
-		hashes[i] = g.rows[i].hash
+		hashes = append(hashes, g.rows[i].hash)
 	}
+	g.s.spare.hashes = hashes
 	bounds := events.Bounds{LowWater: g.lowWater, Earliest: g.earliest, Latest: g.latest}
 	end.hash = g.s.hasher.Commit(g.s.chain.hash, first, int64(g.next-first), bounds, hashes)
 	return end

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"fmt"
-	"iter"
+	"slices"
 
 	"github.com/penstock/penstock/events"
 )
@@ -13,12 +13,16 @@ type group struct {
 	batch    []events.Append
 	lowWater events.Position
 
+	days    []day // partitions of the batch
+	rowDays []day // that of each row, in the order of the batch
+
 	known known
 	there map[day]events.Position // partitions; a row that goes on in another one belongs to a day that was removed
 	draft
 	results  []events.Result
 	numbers  [][]int64 // versions of an append's rows; nil where nothing was numbered
 	recalled []*past
+	former   []formerTail // of the streams that the append under way has moved
 }
 
 // draft is what the group will have stored.
@@ -48,48 +52,86 @@ type tail struct {
 	ended   bool // by a terminal row
 }
 
-// days are the partitions of the batch: those in which it may begin a stream, and all.
-func (g *group) days() (begun, all []day) {
-	seen, beginning := map[day]bool{}, map[day]bool{}
+// formerTail is the end of a stream before a row was added.
+type formerTail struct {
+	stream string
+	tail
+}
+
+// spare is memory that one commit leaves to the next. It is the writer's: nothing of it is handed out, and what is kept
+// beyond the commit (past, the tails of the store) is copied out of it.
+type spare struct {
+	rows   []placed
+	days   []day
+	hashes [][32]byte
+	tails  map[string]tail
+}
+
+// spareRows is the size of a commit that leaves its memory.
+const spareRows = 1 << 11
+
+// leave gives back what the group has used, without what it refers to.
+func (g *group) leave() {
+	m := &g.s.spare
+	clear(g.rows[:cap(g.rows)])
+	clear(m.tails)
+	if m.rows = g.rows[:0]; cap(m.rows) > spareRows {
+		*m = spare{tails: map[string]tail{}}
+	}
+	g.draft = draft{}
+}
+
+// readDays finds the partitions of the batch, and says in which it may begin a stream.
+func (g *group) readDays() (begun []day) {
+	g.days, g.rowDays = nil, g.s.spare.days[:0]
 	for i := range g.batch {
 		for j := range g.batch[i].Rows {
 			r := &g.batch[i].Rows[j]
 			d := dayOf(r.Stream)
-			if !seen[d] {
-				seen[d] = true
-				all = append(all, d)
+			g.rowDays = append(g.rowDays, d)
+			if !slices.Contains(g.days, d) {
+				g.days = append(g.days, d)
 			}
-			if r.Version <= 0 && !beginning[d] {
-				beginning[d] = true
+			if r.Version <= 0 && !slices.Contains(begun, d) {
 				begun = append(begun, d)
 			}
 		}
 	}
-	return begun, all
+	g.s.spare.days = g.rowDays
+	return begun
 }
 
 // decide says for each append what becomes of it. false: something is not as expected, and what is known does not
 // tell why.
 func (g *group) decide() bool {
-	g.draft = draft{next: g.s.chain.head + 1, tails: map[string]tail{}, earliest: 1<<63 - 1, latest: g.s.chain.latest}
+	clear(g.s.spare.tails)
+	g.draft = draft{
+		next: g.s.chain.head + 1, rows: g.s.spare.rows[:0], tails: g.s.spare.tails,
+		earliest: 1<<63 - 1, latest: g.s.chain.latest,
+	}
 	g.results, g.numbers = make([]events.Result, len(g.batch)), make([][]int64, len(g.batch))
 	g.recalled = nil
+	days := g.rowDays
 	for i := range g.batch {
-		if !g.append(i) {
+		n := len(g.batch[i].Rows)
+		if !g.append(i, days[:n]) {
 			return false
 		}
+		days = days[n:]
 	}
 	return true
 }
 
-func (g *group) append(i int) bool {
+// append decides about one append, whose rows are of these days.
+func (g *group) append(i int, days []day) bool {
 	a := &g.batch[i]
 	if p := g.recall(a); p != nil {
 		g.results[i], g.numbers[i] = events.Result{First: p.rows[0].position}, p.versions()
 		return true
 	}
-	before, tails := g.draft, map[string]tail{}
-	conflict := g.add(i, tails)
+	before := g.draft
+	g.former = g.former[:0]
+	conflict := g.add(i, days)
 	switch {
 	case conflict == nil:
 		g.results[i] = events.Result{First: before.next}
@@ -98,8 +140,8 @@ func (g *group) append(i int) bool {
 		return false
 	}
 	g.draft, g.numbers[i] = before, nil
-	for stream, was := range tails {
-		g.tails[stream] = was
+	for _, t := range slices.Backward(g.former) {
+		g.tails[t.stream] = t.tail
 	}
 	if first := g.repeated(a); first != 0 {
 		g.results[i] = events.Result{First: first}
@@ -113,17 +155,19 @@ func (g *group) append(i int) bool {
 // come behind it.
 const indexedMax = 2000
 
-// add puts an append into the draft. A conflict leaves behind what was put so far; before gets the tails as they were.
-func (g *group) add(i int, before map[string]tail) (conflict error) {
+func tooLong(name string) bool {
+	return len(name) >= indexedMax/2 && len(text(name)) > indexedMax // stored, it is at most twice as long, and two bytes
+}
+
+// add puts an append into the draft. A conflict leaves behind what was put so far; former has the tails as they were.
+func (g *group) add(i int, days []day) (conflict error) {
 	a := &g.batch[i]
 	for j := range a.Rows {
 		r := &a.Rows[j]
 		t := g.tail(r.Stream)
-		if _, seen := before[r.Stream]; !seen {
-			before[r.Stream] = t
-		}
-		switch _, there := g.there[dayOf(r.Stream)]; {
-		case max(len(text(r.Stream)), len(text(r.Request))) > indexedMax:
+		g.former = append(g.former, formerTail{r.Stream, t})
+		switch _, there := g.there[days[j]]; {
+		case tooLong(r.Stream) || tooLong(r.Request):
 			return fmt.Errorf("%w: a stream or request of more than %d bytes", events.ErrConflict, indexedMax)
 		case !there:
 			return fmt.Errorf("%w: %s: the events of its day were removed", events.ErrConflict, r.Stream)
@@ -140,7 +184,7 @@ func (g *group) add(i int, before map[string]tail) (conflict error) {
 		if g.numbers[i] != nil {
 			g.numbers[i][j] = t.version
 		}
-		g.place(r, t.version)
+		g.place(r, t.version, days[j])
 		g.tails[r.Stream] = tail{t.version + int64(len(r.Facts)), t.ended || r.Terminal}
 	}
 	for j := range a.Secrets {
@@ -154,18 +198,22 @@ func (g *group) add(i int, before map[string]tail) (conflict error) {
 }
 
 // place gives a row the next position.
-func (g *group) place(r *events.Row, version int64) {
+func (g *group) place(r *events.Row, version int64, d day) {
 	at := r.At.UnixMicro()
 	g.earliest, g.latest = min(g.earliest, at), max(g.latest, at)
-	p := placed{r, version, g.next, dayOf(r.Stream), g.hash(r, version, g.next), r.Payload}
+	g.rows = append(g.rows, placed{
+		Row: r, version: version, position: g.next, day: d, hash: g.hash(r, version, g.next), payload: r.Payload,
+	})
 	if g.known.complete || r.Payload[0] != '[' {
-		p.payload = odd(r.Payload)
+		g.rows[len(g.rows)-1].payload = odd(r.Payload)
 	}
-	g.rows = append(g.rows, p)
 	g.next += events.Position(len(r.Facts))
 }
 
 func (g *group) hash(r *events.Row, version int64, at events.Position) [32]byte {
+	if r.Version == version {
+		return g.s.hasher.Row(at, r)
+	}
 	numbered := *r
 	numbered.Version = version
 	return g.s.hasher.Row(at, &numbered)
@@ -226,24 +274,4 @@ func (g *group) same(r *events.Row) events.Position {
 		return 0
 	}
 	return found.position
-}
-
-// partitions are the rows of each day, days in the order in which they come first.
-func (g *group) partitions() iter.Seq2[day, []*placed] {
-	var order []day
-	rows := map[day][]*placed{}
-	for i := range g.rows {
-		p := &g.rows[i]
-		if rows[p.day] == nil {
-			order = append(order, p.day)
-		}
-		rows[p.day] = append(rows[p.day], p)
-	}
-	return func(yield func(day, []*placed) bool) {
-		for _, d := range order {
-			if !yield(d, rows[d]) {
-				return
-			}
-		}
-	}
 }

@@ -47,13 +47,18 @@ const (
 
 // ask queues the look-ups of the group; their answers are known when the batch is done.
 func (g *group) ask(b *pgx.Batch, complete bool) {
-	g.known = known{complete: complete, tails: map[string]tail{}, rows: map[place]stored{}, secrets: map[secretPlace]*events.Secret{}}
-	streams, places := map[day][]string{}, map[day][]place{}
-	seen := map[string]bool{}
+	g.known = known{complete: complete}
+	var streams map[day][]string // made when there is something to ask for, as rarely
+	var places map[day][]place
+	var seen map[string]bool
+	if complete {
+		places = map[day][]place{}
+	}
+	row := 0
 	for i := range g.batch {
 		for j := range g.batch[i].Rows {
-			r := &g.batch[i].Rows[j]
-			d := dayOf(r.Stream)
+			r, d := &g.batch[i].Rows[j], g.rowDays[row]
+			row++
 			if _, there := g.there[d]; !there {
 				continue
 			}
@@ -62,6 +67,9 @@ func (g *group) ask(b *pgx.Batch, complete bool) {
 			}
 			if _, cached := g.s.tails[r.Stream]; !complete && (cached || r.Version == 0) || seen[r.Stream] {
 				continue
+			}
+			if seen == nil {
+				seen, streams = map[string]bool{}, map[day][]string{}
 			}
 			seen[r.Stream] = true
 			streams[d] = append(streams[d], r.Stream)
@@ -79,6 +87,9 @@ func (g *group) ask(b *pgx.Batch, complete bool) {
 }
 
 func (g *group) askTails(b *pgx.Batch, d day, names []string) {
+	if g.known.tails == nil {
+		g.known.tails = map[string]tail{}
+	}
 	b.Queue(fmt.Sprintf(selectTails, d.table(), d), texts(names)).Query(func(rows pgx.Rows) error {
 		var i int
 		var t tail
@@ -91,6 +102,9 @@ func (g *group) askTails(b *pgx.Batch, d day, names []string) {
 }
 
 func (g *group) askPlaces(b *pgx.Batch, d day, list []place) {
+	if g.known.rows == nil {
+		g.known.rows = map[place]stored{}
+	}
 	names, versions := make([]string, len(list)), make([]int64, len(list))
 	for i, p := range list {
 		names[i], versions[i] = text(p.stream), p.version
@@ -122,6 +136,7 @@ func (g *group) askSecrets(b *pgx.Batch) {
 	if len(list) == 0 {
 		return
 	}
+	g.known.secrets = map[secretPlace]*events.Secret{}
 	b.Queue(selectSecrets, ids, versions).Query(func(rows pgx.Rows) error {
 		var i int
 		var sealed, digest []byte

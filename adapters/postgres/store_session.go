@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -24,10 +25,32 @@ const thisSchema = `hashtext(coalesce(current_schema(), ''))`
 // session is the one connection that writes. It holds the claim to the database, so that a gateway which loses the
 // one has lost the other, and cannot write before it has the claim again.
 type session struct {
-	conn  *pgx.Conn
-	self  former
-	days  map[day]events.Position // partitions that exist, and what table days says of their last position
-	ahead day                     // the day whose partition, and that of the day after it, have been made ahead of time
+	conn   *pgx.Conn
+	wire   wire // over the same connection
+	self   former
+	days   map[day]events.Position // partitions that exist, and what table days says of their last position
+	ahead  day                     // the day whose partition, and that of the day after it, have been made ahead of time
+	copies map[day]string          // names of the prepared COPY into partitions
+}
+
+// Prepared statements of a session, beside one COPY per partition.
+const (
+	stmtBegin  = "penstock_begin"
+	stmtLock   = "penstock_lock"
+	stmtChain  = "penstock_chain"
+	stmtDays   = "penstock_days"
+	stmtLink   = "penstock_link"
+	stmtCommit = "penstock_commit"
+)
+
+// Not a map: what fails first is said to have failed.
+var statements = [][2]string{
+	{stmtBegin, `BEGIN`},
+	{stmtLock, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d, %s)`, lockAppend, thisSchema)},
+	{stmtChain, `SELECT first, n, hash, latest FROM commits ORDER BY first DESC LIMIT 1`},
+	{stmtDays, `UPDATE days SET first = CASE first WHEN 0 THEN $2 ELSE first END, last = greatest(last, $3) WHERE day = $1`},
+	{stmtLink, `INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash) VALUES ($1, $2, $3, $4, $5, $6, $7)`},
+	{stmtCommit, `COMMIT`},
 }
 
 // former names a connection to the server for good: process ids come again.
@@ -42,7 +65,7 @@ func (s *Store) openSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &session{conn: c}
+	w := &session{conn: c, wire: wire{conn: c}, copies: map[day]string{}}
 	if err := s.setUp(ctx, w); err != nil {
 		drop(c)
 		return err
@@ -64,6 +87,11 @@ func (s *Store) setUp(ctx context.Context, w *session) error {
 		const durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
 		if _, err := w.conn.Exec(ctx, durable); err != nil {
 			return err
+		}
+		for _, named := range statements {
+			if _, err := w.conn.Prepare(ctx, named[0], named[1]); err != nil {
+				return err
+			}
 		}
 		if err := w.loadDays(ctx); err != nil {
 			return err
@@ -135,27 +163,25 @@ func (s *Store) dropSession() {
 	}
 }
 
-// begin starts the transaction of an append: it takes the append lock, asks what became of a commit in doubt, and
-// reads where the chain ends, all in one round trip together with the questions of ask (may be nil). moved: somebody
-// else has written since this store's last commit, or it was in doubt; what was remembered of streams is forgotten.
+// begin starts the transaction of an append: it takes the append lock and reads where the chain ends, in one round trip, and
+// in another one, where there is need for it, asks what became of a commit in doubt, together with the questions of ask
+// (may be nil). moved: somebody else has written since this store's last commit, or it was in doubt; what was
+// remembered of streams is forgotten.
 func (s *Store) begin(ctx context.Context, w *session, ask func(*pgx.Batch)) (moved bool, err error) {
-	b := &pgx.Batch{}
-	b.Queue(`BEGIN`)
-	b.Queue(`SELECT pg_advisory_xact_lock($1, `+thisSchema+`)`, lockAppend)
+	w.wire.reset()
+	w.wire.plain(stmtBegin)
+	w.wire.plain(stmtLock)
+	w.wire.plain(stmtChain)
 	var end chain
-	b.Queue(`SELECT first, n, hash, latest FROM commits ORDER BY first DESC LIMIT 1`).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var n int64
-			var hash []byte
-			var latest time.Time
-			if err := rows.Scan(&end.first, &n, &hash, &latest); err != nil {
-				return err
-			}
-			end.head, end.latest = events.Position(end.first+n-1), latest.UnixMicro()
-			copy(end.hash[:], hash)
+	err = w.wire.trip(ctx, func(v [][]byte) {
+		if len(v) == 4 { // the lock has a row, too
+			end = chainOf(v)
 		}
-		return rows.Err()
 	})
+	if err != nil {
+		return false, err
+	}
+	b := &pgx.Batch{}
 	wentThrough := false
 	if s.doubt != nil {
 		b.Queue(`SELECT EXISTS (SELECT FROM commits WHERE first = $1 AND hash = $2)`, s.doubt.end.first, s.doubt.end.hash[:]).
@@ -164,8 +190,10 @@ func (s *Store) begin(ctx context.Context, w *session, ask func(*pgx.Batch)) (mo
 	if ask != nil {
 		ask(b)
 	}
-	if err := w.conn.SendBatch(ctx, b).Close(); err != nil {
-		return false, err
+	if b.Len() > 0 {
+		if err := w.conn.SendBatch(ctx, b).Close(); err != nil {
+			return false, err
+		}
 	}
 	if s.doubt != nil {
 		s.decided(wentThrough)
@@ -175,4 +203,14 @@ func (s *Store) begin(ctx context.Context, w *session, ask func(*pgx.Batch)) (mo
 		s.chain = end
 	}
 	return moved, nil
+}
+
+// chainOf reads the binary form of first, n, hash and latest.
+func chainOf(v [][]byte) (end chain) {
+	be := binary.BigEndian
+	end.first = int64(be.Uint64(v[0]))
+	end.head = events.Position(end.first + int64(be.Uint64(v[1])) - 1)
+	copy(end.hash[:], v[2])
+	end.latest = int64(be.Uint64(v[3])) + epoch
+	return end
 }

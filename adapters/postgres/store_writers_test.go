@@ -22,7 +22,7 @@ func TestAReaderBesideSixWritersInTwoProcessesMissesNothing(t *testing.T) {
 	storetest.TwoProcesses(t, pgtest.Shared(t).NewDatabase(t), openShared)
 }
 
-// Big batches go by another way (COPY) than those of the random test.
+// Batches that are bigger than those of the random test.
 func TestBigBatchesWithConflictsAndRepetitionsAnswerAsTheMemoryStore(t *testing.T) {
 	s, oracle := openStore(t, pgtest.Shared(t).NewDatabase(t), postgres.StoreOptions{}), memory.NewStore()
 	random := rand.New(rand.NewPCG(1, 7))
