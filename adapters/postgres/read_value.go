@@ -57,32 +57,28 @@ func appendField(b []byte, k *readKind, name bool, v projections.Value) ([]byte,
 	if v.IsNull() {
 		return binary.BigEndian.AppendUint32(b, math.MaxUint32), nil
 	}
-	text := k == kindText || k == kindJSON
-	if v.IsText() && !text {
+	if v.IsText() {
+		switch k {
+		case kindText:
+			return appendBytes(b, storedText(v.Text(), name)), nil
+		case kindJSON:
+			return appendBytes(b, v.Text()), nil
+		}
 		return b, errors.Newf("%v is no %s", v, k.sql)
 	}
-	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	switch {
-	case text && !v.IsText(): // what adding up leaves of a text
-		b = strconv.AppendInt(b, v.Int(), 10)
-	case k == kindText:
-		b = append(b, storedText(v.Text(), name)...)
-	case k == kindJSON:
-		b = append(b, v.Text()...)
-	case k == kindInt:
-		b = binary.BigEndian.AppendUint64(b, uint64(v.Int()))
-	case k == kindMoney:
-		b = appendNumeric(b, v.Int())
-	case k == kindMoment:
+	switch k {
+	case kindInt:
+		return appendInt8(b, v.Int()), nil
+	case kindMoney:
+		return appendNumeric(b, v.Int()), nil
+	case kindMoment:
 		n, ok := serverMoment(v.Int())
 		if !ok {
 			return b, errors.Newf("%v microseconds since 1970 are beyond the server's times", v)
 		}
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
+		return appendInt8(b, n), nil
 	}
-	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	return b, nil
+	return appendBytes(b, strconv.FormatInt(v.Int(), 10)), nil // what adding up leaves of a text
 }
 
 // fieldValue is the value of a column of a result in binary format; nil is NULL.
@@ -183,7 +179,7 @@ const (
 	signMinus   = 0x4000
 )
 
-// appendNumeric appends units of 1e-10 as a numeric.
+// appendNumeric appends units of 1e-10 as a numeric, with its length.
 func appendNumeric(b []byte, units int64) []byte {
 	sign, size := uint16(0), uint64(units)
 	if units < 0 {
@@ -205,9 +201,8 @@ func appendNumeric(b []byte, units int64) []byte {
 	if from == to {
 		weight = 0
 	}
-	for _, n := range []uint16{uint16(to - from), uint16(weight), sign, 10} {
-		b = binary.BigEndian.AppendUint16(b, n)
-	}
+	b = binary.BigEndian.AppendUint32(b, uint32(8+2*(to-from)))
+	b = binary.BigEndian.AppendUint64(b, uint64(to-from)<<48|uint64(uint16(weight))<<32|uint64(sign)<<16|10)
 	for _, d := range digits[from:to] {
 		b = binary.BigEndian.AppendUint16(b, d)
 	}

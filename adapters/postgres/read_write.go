@@ -23,6 +23,7 @@ const (
 // column, as often as the bounds of a statement ask for.
 type readWriter struct {
 	conn     *pgx.Conn
+	wire     wire // over the same connection
 	schema   string
 	known    map[string]*readTable
 	prepared map[string]string // names of statements by their SQL
@@ -31,7 +32,7 @@ type readWriter struct {
 }
 
 func newReadWriter(c *pgx.Conn, schema string, known map[string]*readTable) *readWriter {
-	return &readWriter{conn: c, schema: schema, known: known, prepared: map[string]string{}}
+	return &readWriter{conn: c, wire: newWire(c), schema: schema, known: known, prepared: map[string]string{}}
 }
 
 // readBatch are changes of one kind to one table, as the arrays that are sent.
@@ -45,9 +46,9 @@ type readBatch struct {
 	copy    *copying // nil: by the statement only
 }
 
-// arrayHeader is the room for what stands before the elements: dimensions, whether there are NULLs, the type of the
-// elements, their number, the index of the first.
-const arrayHeader = 20
+// arrayHeader is the room for what stands before the elements: the length of all that follows, dimensions, whether there
+// are NULLs, the type of the elements, their number, the index of the first.
+const arrayHeader = 24
 
 func (b *readBatch) add(values []projections.Value) error {
 	b.bytes = 0
@@ -73,12 +74,12 @@ func (b *readBatch) add(values []projections.Value) error {
 	return nil
 }
 
-// arrays are the parameters of the statement.
+// arrays are the parameters of the statement, each behind its length.
 func (b *readBatch) arrays() [][]byte {
 	for i, column := range b.columns {
-		head := [...]uint32{1, 0, b.table.kinds[i].oid, uint32(b.rows), 1}
+		head := [...]uint32{uint32(len(column) - 4), 1, 0, b.table.kinds[i].oid, uint32(b.rows), 1}
 		if b.nulls[i] {
-			head[1] = 1
+			head[2] = 1
 		}
 		for at, n := range head {
 			binary.BigEndian.PutUint32(column[4*at:], n)
@@ -193,9 +194,10 @@ func (w *readWriter) send(ctx context.Context, b *readBatch) error {
 	if err != nil {
 		return errors.Wrapf(err, "write rows of %s", b.table.Name)
 	}
-	result := w.conn.PgConn().ExecPrepared(ctx, name, b.arrays(), []int16{pgx.BinaryFormatCode}, nil).Read()
+	w.wire.arrays(name, b.arrays())
+	err = w.wire.trip(ctx, nil)
 	b.reset()
-	return errors.Wrapf(result.Err, "write rows of %s", b.table.Name)
+	return errors.Wrapf(err, "write rows of %s", b.table.Name)
 }
 
 func (w *readWriter) prepare(ctx context.Context, sql string) (string, error) {

@@ -65,7 +65,7 @@ func (s *Store) openSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &session{conn: c, wire: wire{conn: c}, copies: map[day]string{}}
+	w := &session{conn: c, wire: newWire(c), copies: map[day]string{}}
 	if err := s.setUp(ctx, w); err != nil {
 		drop(c)
 		return err

@@ -3,24 +3,34 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
-	"time"
+	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // wire carries prepared statements whose form is known beforehand, COPY among them, in the messages of the server's protocol:
 // they are made in one buffer, written at once and answered at once, which spares a commit most of what pgx does for
-// statements that it does not know. It uses the connection between two calls of pgx, as the writer's turn has it to itself.
+// statements that it does not know. It belongs to whoever has the connection to himself, and uses it between two calls of
+// pgx; an end of the context means the same to it as to pgx.
 //
 // All is written before an answer is read. That cannot block for good: before the server has read everything, it says
 // some bytes per statement and no row of a table.
 type wire struct {
-	conn *pgx.Conn
-	out  []byte // messages that wait
-	open int    // where the message begins whose length is not known yet
+	conn    *pgx.Conn
+	watcher *ctxwatch.ContextWatcher
+	out     []byte // messages that wait
+	open    int    // where the length belongs of the message that is being made
+
+	apart [][]byte    // parameters that are sent from where they are; the caller's, until the trip is over
+	at    int         // their place in out
+	parts net.Buffers // what is written then
+}
+
+func newWire(c *pgx.Conn) wire {
+	return wire{conn: c, watcher: ctxwatch.NewContextWatcher(c.Config().BuildContextWatcherHandler(c.PgConn()))}
 }
 
 // wireKept is the size of a buffer that outlives its use.
@@ -98,49 +108,37 @@ func (x *wire) sync() {
 	x.end()
 }
 
-// longAgo is a deadline that ends what waits.
-var longAgo = time.Unix(1, 0)
+// arrays executes a statement with large parameters, each behind its length. One trip takes one such statement.
+func (x *wire) arrays(statement string, parameters [][]byte) {
+	x.bind(statement, len(parameters))
+	x.apart, x.at = parameters, len(x.out)
+	bind := x.open
+	x.execute()
+	size := binary.BigEndian.Uint32(x.out[bind:])
+	for _, p := range parameters {
+		size += uint32(len(p))
+	}
+	binary.BigEndian.PutUint32(x.out[bind:], size)
+}
 
 // trip sends what waits, behind it a sync, and reads the answers. The first error of the server is returned as it is
-// (*pgconn.PgError). row, when it is not nil, gets the rows of all statements; their values are the connection's buffer.
+// (*pgconn.PgError); any other ends the connection. row, when it is not nil, gets the rows of all statements; their values
+// are the connection's buffer.
 func (x *wire) trip(ctx context.Context, row func(values [][]byte)) error {
 	x.sync()
 	defer x.reset()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, ended := x.conn.PgConn().Conn(), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = c.SetDeadline(longAgo) // fails when the connection is gone, which is as good
-		close(ended)
-	})
-	err := x.talk(row)
-	if !stop() {
-		<-ended
-		_ = c.SetDeadline(time.Time{}) // as above
-	}
-	return err
-}
-
-func (x *wire) reset() {
-	if x.out = x.out[:0]; cap(x.out) > wireKept {
-		x.out = nil
-	}
-}
-
-func (x *wire) talk(row func(values [][]byte)) error {
-	if _, err := x.conn.PgConn().Conn().Write(x.out); err != nil {
-		return fmt.Errorf("send: %w", err)
-	}
+	x.watcher.Watch(ctx)
+	defer x.watcher.Unwatch()
 	var refusal error
-	for {
-		// The context is watched by trip, once for all messages.
-		m, err := x.conn.PgConn().ReceiveMessage(context.Background())
-		if err != nil {
-			if refusal != nil { // why the server has gone
-				return refusal
-			}
-			return err
+	err := x.write()
+	for err == nil {
+		var m pgproto3.BackendMessage
+		// The context is watched once for all messages.
+		if m, err = x.conn.PgConn().ReceiveMessage(context.Background()); err != nil {
+			break
 		}
 		switch m := m.(type) {
 		case *pgproto3.DataRow:
@@ -155,6 +153,31 @@ func (x *wire) talk(row func(values [][]byte)) error {
 			return refusal
 		}
 	}
+	_ = x.conn.PgConn().Conn().Close() // nobody shall take an answer that still comes for another one
+	if refusal != nil {                // it says why the server has gone
+		return refusal
+	}
+	return err
+}
+
+func (x *wire) write() (err error) {
+	c := x.conn.PgConn().Conn()
+	if x.apart == nil {
+		_, err = c.Write(x.out)
+	} else {
+		x.parts = append(append(append(x.parts[:0], x.out[:x.at]), x.apart...), x.out[x.at:])
+		all := x.parts // writing consumes it
+		_, err = all.WriteTo(c)
+		clear(x.parts)
+	}
+	return err
+}
+
+func (x *wire) reset() {
+	if x.out = x.out[:0]; cap(x.out) > wireKept {
+		x.out = nil
+	}
+	x.apart = nil
 }
 
 // The binary form of values, each behind its length.
