@@ -317,13 +317,32 @@ var plain = func() (is [256]bool) {
 	return is
 }()
 
-// appendString writes a JSON string: as it is when it is plain, else by the library's rules.
-func appendString(b []byte, s string) []byte {
+// isPlain says that all bytes of a text are plain. It looks at eight at a time: a byte of odd gets its high bit where that of
+// the text is not ASCII, or where a subtraction borrows, since it is below a space, a quote or a backslash. What odd says
+// of the bytes above the first such one may be wrong, and does not matter.
+func isPlain(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(s) >= 8; s = s[8:] {
+		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		odd := x | (x - ' '*ones) | ((x ^ '"'*ones) - ones) | ((x ^ '\\'*ones) - ones)
+		if odd&high != 0 {
+			return false
+		}
+	}
 	for i := 0; i < len(s); i++ {
 		if !plain[s[i]] {
-			b, _ = jsontext.AppendQuote(b, s) // the error tells of replaced invalid UTF-8, which is wanted
-			return b
+			return false
 		}
+	}
+	return true
+}
+
+// appendString writes a JSON string: as it is when it is plain, else by the library's rules.
+func appendString(b []byte, s string) []byte {
+	if !isPlain(s) {
+		b, _ = jsontext.AppendQuote(b, s) // the error tells of replaced invalid UTF-8, which is wanted
+		return b
 	}
 	b = append(append(b, '"'), s...)
 	return append(b, '"')
