@@ -59,7 +59,7 @@ type Journal struct {
 	aside diversion
 
 	mu     sync.Mutex
-	queue  []*entry
+	queue  []entry
 	hasty  int // so many in the queue are waited for
 	ending int // so many in the queue are the last of their requests
 	closed bool
@@ -78,7 +78,7 @@ type Journal struct {
 	open    openRequests // owned by the writer
 	stats   JournalStats // under mu
 	taken   int64        // the last append that has reached the backlog; owned by the writer
-	backlog []*entry     // kept through an outage; owned by the writer, and by Close once that has ended
+	backlog []entry      // kept through an outage; owned by the writer, and by Close once that has ended
 }
 
 // JournalStats are counters since the start.
@@ -203,8 +203,8 @@ func (j *Journal) Put(a Append, mode Mode) {
 // it is asked. The room is given back as by mode Last.
 func (j *Journal) PutEither(stored, unstored Append) {
 	c := &choice{}
-	for _, e := range []*entry{{Append: stored, mode: Must, choice: c}, {Append: unstored, mode: Last, choice: c}} {
-		if err := j.enqueue(e); err != nil {
+	for _, e := range []entry{{Append: stored, mode: Must, choice: c}, {Append: unstored, mode: Last, choice: c}} {
+		if err := j.enqueue(&e); err != nil {
 			j.log.Error("append lost", "stream", streamOf(e.Append), "error", err)
 		}
 	}
@@ -288,7 +288,8 @@ func (j *Journal) Stats() JournalStats {
 	return s
 }
 
-// enqueue takes an append in. An error refuses it for good, and nobody has been told.
+// enqueue takes an append in: the queue has a copy of e, and the caller has it no more to itself. An error refuses it for
+// good, and nobody has been told.
 func (j *Journal) enqueue(e *entry) (err error) {
 	defer func() {
 		if err != nil && e.mode == Last {
@@ -314,7 +315,7 @@ func (j *Journal) enqueue(e *entry) (err error) {
 	}
 	j.came++
 	e.n = j.came
-	j.queue = append(j.queue, e)
+	j.queue = append(j.queue, *e)
 	// The writer sleeps through what comes behind the first append while it lingers, until there is a reason to hurry.
 	wake := len(j.queue) == 1 || len(j.queue) == j.batchMax
 	if e.mode == Last {

@@ -211,13 +211,14 @@ func (j *Journal) toSpool(most int) int {
 	if n == 0 {
 		return 0
 	}
-	taken, doubtful, tried := make([]*entry, 0, n), j.aside.doubtful, 0
+	taken, doubtful, tried := make([]entry, 0, n), j.aside.doubtful, 0
 	j.aside.doubtful = 0
-	for i, e := range j.backlog[:n] {
+	for i := range n {
+		e := &j.backlog[i]
 		err := j.refuses(e)
 		switch {
 		case err == nil || e.mode != May:
-			taken = append(taken, e)
+			taken = append(taken, *e)
 			if i < doubtful {
 				tried++
 			}
@@ -305,9 +306,9 @@ func (j *Journal) drainOne(ctx context.Context, d *drainer) error {
 	if len(group) == 0 {
 		return nil
 	}
-	entries := make([]*entry, len(group))
+	entries := make([]entry, len(group))
 	for i := range group {
-		entries[i] = &entry{Append: group[i].Append}
+		entries[i].Append = group[i].Append
 		if results[i].Err != nil {
 			logRefused(j.log, group[i].Append, results[i].Err)
 		}

@@ -116,6 +116,9 @@ func (j *Journal) giveUp() {
 	}
 }
 
+// queueKept bounds the appends for which an empty queue keeps its memory, about 80 bytes each.
+const queueKept = 16384
+
 // take moves the queue to the backlog.
 func (j *Journal) take() {
 	j.mu.Lock()
@@ -125,6 +128,9 @@ func (j *Journal) take() {
 	}
 	j.hasty, j.ending = 0, 0
 	if len(j.backlog) == 0 {
+		if cap(j.backlog) > queueKept {
+			j.backlog = nil
+		}
 		j.backlog, j.queue = j.queue, j.backlog[:0]
 	} else {
 		j.backlog = append(j.backlog, j.queue...)
@@ -155,10 +161,10 @@ func (j *Journal) recovered() {
 
 // commit stores a group; false: the store has failed. The backlog holds only what must be kept then, or everything where
 // there is a spool.
-func (j *Journal) commit(group []*entry) bool {
+func (j *Journal) commit(group []entry) bool {
 	batch := make([]Append, len(group))
-	for i, e := range group {
-		batch[i] = e.Append
+	for i := range group {
+		batch[i] = group[i].Append
 	}
 	ctx, done := j.storeContext()
 	results, err := j.store.Append(ctx, batch, j.open.lowest())
@@ -192,7 +198,8 @@ func (j *Journal) failed(err error, tried int) {
 // first so many appends only.
 func (j *Journal) refuse(err error, tried int) {
 	kept := j.backlog[:0]
-	for i, e := range j.backlog {
+	for i := range j.backlog {
+		e := &j.backlog[i]
 		if e.pending != nil {
 			told := err
 			if i >= tried {
@@ -204,7 +211,7 @@ func (j *Journal) refuse(err error, tried int) {
 			e.pending = nil
 		}
 		if e.mode != May {
-			kept = append(kept, e)
+			kept = append(kept, *e)
 		}
 	}
 	clear(j.backlog[len(kept):])
@@ -228,7 +235,7 @@ func (j *Journal) note(err error) {
 }
 
 // frontier is how many appends have come before the first that is left.
-func (j *Journal) frontier(left []*entry) int64 {
+func (j *Journal) frontier(left []entry) int64 {
 	if len(left) > 0 {
 		return left[0].n - 1
 	}
@@ -237,10 +244,10 @@ func (j *Journal) frontier(left []*entry) int64 {
 
 // deliver tells the projections first and then those who wait, so that whoever has seen its append stored also finds
 // it in what the projections have been given.
-func (j *Journal) deliver(group []*entry, results []Result) {
+func (j *Journal) deliver(group []entry, results []Result) {
 	j.handOn(group, results)
-	for _, e := range group {
-		if e.mode == Last {
+	for i := range group {
+		if group[i].mode == Last {
 			j.used.Add(-1)
 		}
 	}
@@ -248,7 +255,8 @@ func (j *Journal) deliver(group []*entry, results []Result) {
 	j.held -= len(group)
 	j.passed(j.frontier(j.backlog[len(group):]))
 	j.mu.Unlock()
-	for i, e := range group {
+	for i := range group {
+		e := &group[i]
 		switch {
 		case e.pending != nil:
 			e.pending.result <- results[i]
@@ -265,21 +273,21 @@ func logRefused(log *slog.Logger, a Append, err error) {
 }
 
 // handOn gives a group that is stored to the projections, and counts it.
-func (j *Journal) handOn(group []*entry, results []Result) {
+func (j *Journal) handOn(group []entry, results []Result) {
 	rows, facts, conflicts := 0, 0, 0
-	for i, e := range group {
+	for i := range group {
 		if results[i].Err == nil {
-			rows += len(e.Rows)
+			rows += len(group[i].Rows)
 		}
 	}
 	store := make([]Committed, 0, rows)
-	for i, e := range group {
+	for i := range group {
 		if results[i].Err != nil {
 			conflicts++
 			continue
 		}
 		at := results[i].First
-		for _, r := range e.Rows {
+		for _, r := range group[i].Rows {
 			store = append(store, Committed{Position: at, Row: r})
 			j.open.saw(&store[len(store)-1])
 			at += Position(len(r.Facts))
@@ -329,10 +337,11 @@ func (o *openRequests) saw(c *Committed) {
 	if !strings.HasPrefix(c.Stream, RequestStreams) {
 		return
 	}
-	switch _, known := o.at[c.Stream]; {
-	case c.Terminal:
+	if c.Terminal {
 		delete(o.at, c.Stream)
-	case !known && c.Version == 0:
+		return
+	}
+	if _, known := o.at[c.Stream]; !known && c.Version == 0 {
 		o.at[c.Stream] = c.Position
 		o.first = append(o.first, openRequest{c.Stream, c.Position})
 	}

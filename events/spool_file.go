@@ -8,7 +8,7 @@ import (
 
 // write takes a group of encoded appends: they are on disk when it returns nil. After an error none of them is in the spool,
 // as far as the disk still does what it is told; nothing may be written then until the spool has been cleared.
-func (s *Spool) write(group []*entry) error {
+func (s *Spool) write(group []entry) error {
 	for len(group) > 0 {
 		g, err := s.current()
 		if err != nil {
