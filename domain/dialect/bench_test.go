@@ -1,6 +1,9 @@
 package dialect
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // usual is one ordinary event of each dialect, after the first content.
 var usual = []struct {
@@ -51,6 +54,34 @@ func TestErrorsAndSplicesAllocateOnlyTheirResult(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+func BenchmarkReadAnswer(b *testing.B) {
+	const text = "Some words of an answer, which go on for a while and say very little. "
+	for name, body := range map[string]string{
+		"short": chatAnswer(text),
+		"4KB":   chatAnswer(strings.Repeat(text, 56)),
+		"code":  chatAnswer(strings.Repeat(`\tfmt.Println(\"hello\")\n`, 150)),
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(body)
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if a := ReadAnswer(OpenAIChat, raw); a.Usage.Output != 20 {
+					b.Fatal(a)
+				}
+			}
+		})
+	}
+}
+
+// chatAnswer is a whole answer of Chat Completions as its provider writes it, with a text that is escaped already.
+func chatAnswer(text string) string {
+	return `{"id":"chatcmpl-1234567890","object":"chat.completion","created":1790000000,"model":"gpt-5","choices":[{"index":0,"message":{` +
+		`"role":"assistant","content":"` + text + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":200,` +
+		`"completion_tokens":20,"total_tokens":220,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},` +
+		`"system_fingerprint":"fp_1"}`
 }
 
 func BenchmarkMeter(b *testing.B) {

@@ -83,9 +83,12 @@ func (c *cursor) failHere(reason string) {
 // member steps to the next member of the open object and gives its name, unescaped. The bytes are valid until the
 // text changes.
 func (c *cursor) member() ([]byte, bool) {
-	key, ok := c.memberSpan()
-	if !ok {
+	key, simple, ok := c.name()
+	switch {
+	case !ok:
 		return nil, false
+	case simple:
+		return key.Of(c.b), true
 	}
 	return plain(key.Of(c.b)), true
 }
@@ -107,19 +110,25 @@ func (c *cursor) members() iter.Seq[[]byte] {
 
 // memberSpan is member with the name as it is written, without quotes.
 func (c *cursor) memberSpan() (Span, bool) {
+	key, _, ok := c.name()
+	return key, ok
+}
+
+// name is memberSpan; simple: the name has no escapes.
+func (c *cursor) name() (key Span, simple, ok bool) {
 	if !c.more('}') {
-		return Span{}, false
+		return Span{}, false, false
 	}
-	key, end, reason := scanKey(c.b, skipSpace(c.b, c.i))
+	key, end, simple, reason := scanKey(c.b, skipSpace(c.b, c.i))
 	if reason != "" {
 		if end >= len(c.b) {
 			reason = badEnd
 		}
 		c.fail(end, reason)
-		return Span{}, false
+		return Span{}, false, false
 	}
 	c.i = end
-	return key, true
+	return key, simple, true
 }
 
 // element steps to the next element of the open array.
@@ -127,11 +136,17 @@ func (c *cursor) element() bool { return c.more(']') }
 
 // skip steps over one value and gives its range.
 func (c *cursor) skip() Span {
-	c.peek()
+	opens := c.peek()
 	if c.reason != "" {
 		return Span{}
 	}
-	end, reason := scanValue(c.b, c.i, c.depth)
+	var end int
+	var reason string
+	if opens == '{' || opens == '[' {
+		end, reason = scanValue(c.b, c.i, c.depth)
+	} else {
+		end, reason = scanScalar(c.b, c.i)
+	}
 	if reason != "" {
 		c.fail(end, reason)
 		return Span{}

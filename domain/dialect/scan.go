@@ -31,25 +31,50 @@ const (
 )
 
 func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
 	return i
 }
 
-// stop finds the next byte from i that ends a run of plain string bytes: a quote, a backslash or a control character.
-// It is len(b) if there is none. Eight bytes are looked at in one step; in the lowest marked byte the borrow of the
-// subtraction cannot lie. high collects the words, so that its top bits tell whether the run was pure ASCII.
+// stops marks the bytes of a word that end a run of plain string bytes: a quote, a backslash or a control character. All of
+// them are below 0x80, and so is each byte that a subtraction can borrow for; so the lowest marked byte is always a true one.
+func stops(w uint64) uint64 {
+	quote, slash := w^('"'*everyByte), w^('\\'*everyByte)
+	return ((quote - everyByte) | (slash - everyByte) | (w - 0x20*everyByte)) &^ w & highBits
+}
+
+// stop finds the next byte from i that ends a run of plain string bytes. It is len(b) if there is none. Eight bytes are looked
+// at in one step, and four times as many once a run turns out to be long. high collects the words, so that its top bits tell
+// whether the run was pure ASCII.
 func stop(b []byte, i int, high uint64) (int, uint64) {
-	for ; i+8 <= len(b); i += 8 {
+	for far := i + 32; i+8 <= len(b); {
 		w := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := w^('"'*everyByte), w^('\\'*everyByte)
-		hit := ((quote-everyByte)&^quote | (slash-everyByte)&^slash | (w-0x20*everyByte)&^w) & highBits
-		if hit != 0 {
-			n := bits.TrailingZeros64(hit)
-			return i + n>>3, high | w&(1<<n-1)
+		if hit := stops(w); hit != 0 {
+			return stopIn(w, hit, i, high)
 		}
 		high |= w
+		if i += 8; i < far {
+			continue
+		}
+		for ; i+32 <= len(b); i += 32 {
+			block := b[i : i+32]
+			w0, w1 := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
+			w2, w3 := binary.LittleEndian.Uint64(block[16:]), binary.LittleEndian.Uint64(block[24:])
+			h0, h1, h2, h3 := stops(w0), stops(w1), stops(w2), stops(w3)
+			switch {
+			case h0|h1|h2|h3 == 0:
+				high |= w0 | w1 | w2 | w3
+			case h0 != 0:
+				return stopIn(w0, h0, i, high)
+			case h1 != 0:
+				return stopIn(w1, h1, i+8, high|w0)
+			case h2 != 0:
+				return stopIn(w2, h2, i+16, high|w0|w1)
+			default:
+				return stopIn(w3, h3, i+24, high|w0|w1|w2)
+			}
+		}
 	}
 	for ; i < len(b); i++ {
 		c := b[i]
@@ -59,6 +84,12 @@ func stop(b []byte, i int, high uint64) (int, uint64) {
 		high |= uint64(c)
 	}
 	return i, high
+}
+
+// stopIn is the lowest stop that hit marks in the word w at i, with the bytes before it in high.
+func stopIn(w, hit uint64, i int, high uint64) (int, uint64) {
+	n := bits.TrailingZeros64(hit)
+	return i + n>>3, high | w&(1<<n-1)
 }
 
 // scanString reads a string whose opening quote is before i. end is behind the closing quote; reason is not empty if
@@ -77,6 +108,10 @@ func scanString(b []byte, i int) (end int, reason string) {
 			}
 			return i + 1, ""
 		case '\\':
+			if i+1 < len(b) && unescaped[b[i+1]] != 0 {
+				i += 2
+				continue
+			}
 			n := escapeLen(b[i:])
 			if n == 0 {
 				return i, badEscape
@@ -186,23 +221,26 @@ func scanScalar(b []byte, i int) (end int, reason string) {
 	return i + len(word), ""
 }
 
-// scanKey reads a member's name and its colon at i; end is behind the colon.
-func scanKey(b []byte, i int) (key Span, end int, reason string) {
+// scanKey reads a member's name and its colon at i; end is behind the colon. simple: the name is as it is written, without
+// escapes.
+func scanKey(b []byte, i int) (key Span, end int, simple bool, reason string) {
 	if i >= len(b) || b[i] != '"' {
-		return Span{}, i, badKey
+		return Span{}, i, false, badKey
 	}
-	end, reason = scanString(b, i+1)
-	if reason != "" {
-		return Span{}, end, reason
+	end, high := stop(b, i+1, 0)
+	if simple = end < len(b) && b[end] == '"'; simple && high&highBits == 0 {
+		end++
+	} else if end, reason = scanString(b, i+1); reason != "" {
+		return Span{}, end, false, reason
 	}
 	key = Span{i + 1, end - 1}
 	if end < len(b) && b[end] == ':' {
-		return key, end + 1, ""
+		return key, end + 1, simple, ""
 	}
 	if end = skipSpace(b, end); end >= len(b) || b[end] != ':' {
-		return Span{}, end, badColon
+		return Span{}, end, false, badColon
 	}
-	return key, end + 1, ""
+	return key, end + 1, simple, ""
 }
 
 // scanValue reads one whole value at i (after spaces), which lies inside depth open containers. It walks without
@@ -228,7 +266,7 @@ func scanValue(b []byte, i, depth int) (end int, reason string) {
 			} else {
 				objects[word] |= bit
 				if !closes {
-					if _, i, reason = scanKey(b, i); reason != "" {
+					if _, i, _, reason = scanKey(b, i); reason != "" {
 						return i, reason
 					}
 					continue
@@ -257,7 +295,7 @@ func closeAll(b []byte, i, depth, base int, objects *[depthMax / 64]uint64) (int
 			i++
 			if object {
 				var reason string
-				_, i, reason = scanKey(b, skipSpace(b, i))
+				_, i, _, reason = scanKey(b, skipSpace(b, i))
 				return i, depth, reason
 			}
 			return i, depth, ""
