@@ -41,7 +41,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	call := &v.call
 	end, known := dialect.Route(text(ctx.Method()), path)
 	call.Endpoint = end
-	s.describe(ctx, call, w.texts())
+	said := w.texts()
+	s.describe(ctx, call, said)
 	if len(ctx.Request.Header.Peek("Upgrade")) > 0 && !known {
 		// Codex asks for a WebSocket first; this status makes it fall back to HTTP at once.
 		ctx.Response.Header.Set("Upgrade", "HTTP/1.1")
@@ -69,7 +70,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	var clues dialect.Clues
-	call.Headers = forwarded(v.headers[:0], ctx, &clues)
+	call.Headers = forwarded(said.headers(), ctx, &clues)
 	call.Query = query(ctx)
 	s.recognise(call, &clues)
 	if v.ctx = ctx; alone {

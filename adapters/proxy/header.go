@@ -10,28 +10,17 @@ import (
 	"github.com/penstock/penstock/domain/dialect"
 )
 
-// withheld are the client's headers that no upstream sees: its credentials and cookies, those of the connection, those
-// of proxies before us, and those that we set.
-var withheld = map[string]bool{
-	"Authorization": true, "X-Api-Key": true, "X-Goog-Api-Key": true, "Api-Key": true, "Cookie": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true,
-	"Te": true, "Trailer": true, "Trailers": true, "Transfer-Encoding": true, "Upgrade": true, "Expect": true,
-	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Forwarded": true, "X-Real-Ip": true,
-	"True-Client-Ip": true,
-}
-
-var withheldPrefixes = []string{"X-Forwarded-", "X-Envoy-", "X-Vercel-", "Cf-", "Proxy-", "Fly-"}
-
+// isWithheld says which of the client's headers no upstream sees: its credentials and cookies, those of the connection,
+// those of proxies before us, and those that we set.
 func isWithheld(name string) bool {
-	if withheld[name] {
+	switch name {
+	case "Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie",
+		"Connection", "Keep-Alive", "Te", "Trailer", "Trailers", "Transfer-Encoding", "Upgrade", "Expect",
+		"Host", "Content-Length", "Accept-Encoding", "Forwarded", "X-Real-Ip", "True-Client-Ip":
 		return true
 	}
-	for _, p := range withheldPrefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
+	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Envoy-") || strings.HasPrefix(name, "X-Vercel-") ||
+		strings.HasPrefix(name, "Cf-") || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Fly-")
 }
 
 // forwarded are the client's headers that go on, in their order. The strings are valid as long as the request is. A

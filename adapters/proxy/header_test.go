@@ -1,11 +1,15 @@
 package proxy
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/dialect"
 )
 
@@ -93,4 +97,45 @@ func TestConnectionCloseNamesNoHeader(t *testing.T) {
 	require.Equal(t, "X-A", got[0].Name)
 	got = forwarded(nil, parsed(t, message("GET", "/", "", "Connection", "close, X-A", "X-A", "1")), &dialect.Clues{})
 	require.Empty(t, got)
+}
+
+// The room for headers is the connection's: what one request and its dispatcher left in it is not in the next one's.
+func TestRequestsOfOneConnectionHaveTheirOwnHeaders(t *testing.T) {
+	seen := make(chan []string, 8)
+	named := func(list []actors.Header) (names []string) {
+		for _, h := range list {
+			names = append(names, h.Name+"="+h.Value)
+		}
+		return names
+	}
+	f := start(t, &scripted{begin: func(c *actors.Call) actors.Answer {
+		_ = append(c.Headers, actors.Header{Name: "Authorization", Value: "ours"}) // as for an upstream
+		return actors.Answer{Status: 200, Headers: jsonType, Stream: func(w io.Writer) error {
+			seen <- named(c.Headers)
+			_, err := io.WriteString(w, "x")
+			return err
+		}}
+	}}, nil)
+	many := make([]string, 0, 4*headersRoom)
+	for i := range 2 * headersRoom {
+		many = append(many, fmt.Sprintf("X-Many-%d", i), "m")
+	}
+	asked := [][]string{many, {"X-A", "1", "X-B", "2"}, {"X-C", "3"}, nil, many[:2*headersRoom], {"X-D", "4"}}
+	var all string
+	for _, headers := range asked {
+		all += chat(headers...)
+	}
+	c := f.dial()
+	_, err := io.WriteString(c, all)
+	require.NoError(t, err)
+	br := bufio.NewReader(c)
+	for _, headers := range asked {
+		_, body := f.hear(br)
+		require.Equal(t, "x", body)
+		var want []string
+		for i := 0; i < len(headers); i += 2 {
+			want = append(want, headers[i]+"="+headers[i+1])
+		}
+		require.Equal(t, want, <-seen)
+	}
 }
