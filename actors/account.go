@@ -135,7 +135,7 @@ func (a *accountDesk) try(g *grant) {
 		}
 	}
 	a.publish()
-	a.sys.send(a.upstream, &g.answer)
+	g.reply(a)
 }
 
 // permit asks the blocks. When one stands in the way it writes the verdict: until when, and for which model.
@@ -185,7 +185,7 @@ func (a *accountDesk) fault(msg any) {
 	case *tryLease:
 		a.free(m.grant.id)
 		m.grant.verdict = verdictFault
-		a.sys.send(a.upstream, &m.grant.answer)
+		m.grant.reply(a)
 	case *freeAccount:
 		a.free(m.id)
 	default:
