@@ -81,6 +81,7 @@ type life struct {
 		out  Outgoing
 		seen tried
 		told Outcome
+		head sheet[[6]Header] // of an answer; the client's until it was written
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 type paper struct {
 	admitted   sheet[admission]
 	dispatched sheet[request.Dispatched]
+	settled    sheet[request.Settled]
 	facts      [4]events.Fact
 	rows       [2]events.Row
 }

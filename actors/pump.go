@@ -231,7 +231,9 @@ func (s *stream) finish(w io.Writer, err error) error {
 	switch {
 	case complete && !s.quiet:
 		s.done()
-		l.settled(&request.Settled{Outcome: request.Completed, Status: t.status}, t)
+		end := l.paper.settled.take()
+		*end = request.Settled{Outcome: request.Completed, Status: t.status}
+		l.settled(end, t)
 		return nil
 	case gone:
 		return s.cancelled()
