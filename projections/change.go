@@ -68,7 +68,8 @@ func (c *Changes) PutLater(t *Table, key int64, row func([]Value) []Value) {
 	c.row = append(c.row[:0], Int(key))
 	at, known := rows.find(c, c.row)
 	if !known {
-		values := c.keep(append(c.row, make([]Value, len(t.Columns)-1)...))
+		values := c.room(len(t.Columns))
+		values[0] = Int(key)
 		rows.changes = append(rows.changes, Change{Table: t, Op: Put, Values: values, later: row})
 		c.rows++
 		return
@@ -221,7 +222,14 @@ func (r *touched) find(c *Changes, values []Value) (at int32, known bool) {
 
 // keep copies values into the arena.
 func (c *Changes) keep(values []Value) []Value {
-	if c.full < len(c.chunks) && len(c.chunks[c.full])+len(values) > chunk {
+	kept := c.room(len(values))
+	copy(kept, values)
+	return kept
+}
+
+// room is a new part of the arena, of n zero values.
+func (c *Changes) room(n int) []Value {
+	if c.full < len(c.chunks) && len(c.chunks[c.full])+n > chunk {
 		c.full++
 	}
 	if c.full == len(c.chunks) {
@@ -229,7 +237,6 @@ func (c *Changes) keep(values []Value) []Value {
 	}
 	into := c.chunks[c.full]
 	from := len(into)
-	into = append(into, values...)
-	c.chunks[c.full] = into
-	return into[from:len(into):len(into)]
+	c.chunks[c.full] = into[:from+n]
+	return into[from : from+n : from+n]
 }

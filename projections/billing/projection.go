@@ -215,26 +215,33 @@ func reprice(story *request.Story, f *request.Repriced, at projections.Place, ou
 		used := projections.Place{Position: events.Position(c.Position), First: at.First, At: c.At}
 		was.addDay(story, used, out)
 		is.addDay(story, used, out)
-		out.Put(Entries, is.row(story, used)...)
+		out.Put(Entries, is.row(nil, story, used)...)
 	}
 }
 
+// room is that of a row of either table, for the stack.
+type room [40]projections.Value
+
+// write makes the row once: in Entries it has the time, and in Days, which begins there, the day in its place.
 func (e *entry) write(story *request.Story, at projections.Place, out *projections.Changes) {
-	out.Append(Entries, e.row(story, at)...)
-	e.addDay(story, at, out)
+	const day = 3
+	var room room
+	row := e.row(room[:0], story, at)
+	out.Append(Entries, row...)
+	row[day] = projections.Int(DayOf(at.At))
+	out.Add(Days, row[day:len(row)-1]...)
 }
 
-// row is the entry's row of Entries.
-func (e *entry) row(story *request.Story, at projections.Place) []projections.Value {
+// row appends the entry's row of Entries.
+func (e *entry) row(row []projections.Value, story *request.Story, at projections.Place) []projections.Value {
 	text, number := projections.Text, projections.Int
-	row := make([]projections.Value, 0, len(Entries.Columns))
 	row = append(row, number(int64(at.Position)), text(story.ID), number(int64(e.n)), projections.Micros(at.At))
 	return append(e.append(e.by(story, row)), number(int64(at.First)))
 }
 
 // addDay adds the entry to its day.
 func (e *entry) addDay(story *request.Story, at projections.Place, out *projections.Changes) {
-	var room [40]projections.Value
+	var room room
 	out.Add(Days, e.append(e.by(story, append(room[:0], projections.Int(DayOf(at.At)))))...)
 }
 
