@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/adapters/outbound"
 	"github.com/penstock/penstock/adapters/proxy"
 	"github.com/penstock/penstock/adapters/secrets"
+	"github.com/penstock/penstock/adapters/socket"
 	"github.com/penstock/penstock/adapters/telemetry"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/limit"
@@ -145,6 +146,7 @@ func (g *Gateway) openPlanes() error {
 	})
 	g.accounts.Serve(g.journal, g.system, g.catalogue.Snapshot, g.node)
 	g.transport = outbound.New(g.config.Egress)
+	g.transport.Socket = socket.Direct
 	dispatcher := &actors.Dispatcher{
 		System: g.system, Catalog: g.catalogue.Snapshot, Journal: g.journal, Transport: g.transport,
 		Credential: g.catalogue.Credential, Durability: actors.Durability(g.config.Durability), Node: g.node, Logger: g.log,
@@ -152,7 +154,7 @@ func (g *Gateway) openPlanes() error {
 	}
 	var err error
 	g.proxy, err = proxy.Open(proxy.Options{
-		Dispatcher: dispatcher, Catalog: g.catalogue.Snapshot, Logger: g.log, Now: time.Now, BodyMax: g.config.BodyMax,
+		Dispatcher: dispatcher, Catalog: g.catalogue.Snapshot, Logger: g.log, Now: time.Now, BodyMax: g.config.BodyMax, Socket: socket.Direct,
 		Refused: g.refused, Health: g.healthJSON,
 	})
 	if err != nil {

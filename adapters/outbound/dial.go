@@ -147,6 +147,10 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 			nc.Close()
 		}
 	}()
+	raw, _ := nc.(*net.TCPConn)
+	if raw != nil && t.Socket != nil {
+		nc = t.Socket(raw)
+	}
 	if proxy != nil {
 		if err := tunnel(nc, proxy, address); err != nil {
 			return nil, err
@@ -160,9 +164,9 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 		if err := tc.HandshakeContext(ctx); err != nil {
 			return nil, errors.Wrap(err, "tls")
 		}
-		return newConn(tc), nil
+		return newConn(tc, raw), nil
 	}
-	return newConn(nc), nil
+	return newConn(nc, raw), nil
 }
 
 // tunnel asks an HTTP proxy for a way to the address.

@@ -4,7 +4,6 @@ package outbound
 
 import (
 	"bufio"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -171,14 +170,9 @@ func (p *pool) close() {
 	}
 }
 
-func newConn(nc net.Conn) *conn {
-	c := &conn{Conn: nc}
-	switch v := nc.(type) {
-	case *net.TCPConn:
-		c.raw = v
-	case *tls.Conn:
-		c.raw, _ = v.NetConn().(*net.TCPConn)
-	}
+// newConn gives a connection its buffers; raw is what is below it.
+func newConn(nc net.Conn, raw *net.TCPConn) *conn {
+	c := &conn{Conn: nc, raw: raw}
 	c.br = bufio.NewReaderSize(c, readerSize)
 	return c
 }

@@ -20,6 +20,9 @@ import (
 
 // Transport implements actors.Transport over HTTP/1.1.
 type Transport struct {
+	// Socket, unless nil, gives what a connection is read from and written to. It is set before the first call.
+	Socket func(*net.TCPConn) net.Conn
+
 	egress Egress
 	dialer net.Dialer
 	tls    *tls.Config

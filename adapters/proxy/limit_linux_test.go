@@ -33,7 +33,7 @@ func TestAReadEndsAtItsDeadlineAndNotBefore(t *testing.T) {
 	defer client.Close()
 	nc, err := ln.Accept()
 	require.NoError(t, err)
-	c := &watched{TCPConn: nc.(*net.TCPConn), w: &watcher{conns: map[uint64]*watched{}}}
+	c := &watched{TCPConn: nc.(*net.TCPConn), io: nc, w: &watcher{conns: map[uint64]*watched{}}}
 	defer c.Close()
 
 	began := time.Now()

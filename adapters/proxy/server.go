@@ -30,6 +30,8 @@ type Options struct {
 	Logger     *slog.Logger     // nil: silent
 	Now        func() time.Time // nil: the clock
 	BodyMax    int              // bytes of a request body; default 100 MiB
+	// Socket, unless nil, gives what a client's connection is read from and written to.
+	Socket func(*net.TCPConn) net.Conn
 	// Refused, unless nil, counts refusals without a verified key that were not recorded one by one; see refusals.
 	Refused func(address string, count int, minute time.Time)
 	// Health answers /health and /healthz.
@@ -89,7 +91,7 @@ func Open(o Options) (*Server, error) {
 
 // Serve takes connections from the listener until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.http.Serve(&watchListener{Listener: ln, w: s.watch})
+	err := s.http.Serve(&watchListener{Listener: ln, w: s.watch, socket: s.o.Socket})
 	return errors.Wrap(err, "data plane")
 }
 

@@ -101,6 +101,7 @@ func (w *watcher) hangUp() {
 // watched is a client connection. At most one request at a time is told when it goes.
 type watched struct {
 	*net.TCPConn
+	io    net.Conn // the same, for reads and writes
 	w     *watcher
 	token uint64
 	gone  atomic.Bool
@@ -119,16 +120,19 @@ type watched struct {
 
 // Read keeps the start of a request.
 func (c *watched) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
+	n, err := c.io.Read(p)
 	for n == 0 && isTimeout(err) && c.limit.early(time.Now()) {
 		_ = c.TCPConn.SetReadDeadline(c.limit.armed)
-		n, err = c.TCPConn.Read(p)
+		n, err = c.io.Read(p)
 	}
 	if !c.seen && n > 0 {
 		c.seen, c.length = true, copy(c.line[:], p[:n])
 	}
 	return n, err
 }
+
+// Write implements net.Conn.
+func (c *watched) Write(p []byte) (int, error) { return c.io.Write(p) }
 
 // SetReadDeadline bounds the next read. The server does so twice for each request, always some minutes ahead, and hardly
 // ever does one of them pass: the timer is left where it stands while it is early enough.
@@ -265,7 +269,8 @@ func watchedBy(nc net.Conn) *watched {
 // watchListener registers each accepted connection.
 type watchListener struct {
 	net.Listener
-	w *watcher
+	w      *watcher
+	socket func(*net.TCPConn) net.Conn // nil: as it is
 }
 
 func (l *watchListener) Accept() (net.Conn, error) {
@@ -278,7 +283,10 @@ func (l *watchListener) Accept() (net.Conn, error) {
 		if !ok {
 			return nc, nil
 		}
-		c := &watched{TCPConn: tc, w: l.w, token: l.w.last.Add(1)}
+		c := &watched{TCPConn: tc, io: tc, w: l.w, token: l.w.last.Add(1)}
+		if l.socket != nil {
+			c.io = l.socket(tc)
+		}
 		if err := l.w.add(c); err != nil { // gone already, or no memory: this client is lost, not the listener
 			c.Close()
 			continue
