@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/adapters/postgres"
+	"github.com/penstock/penstock/adapters/socket"
 	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
@@ -95,7 +96,7 @@ func (server) kind() string        { return "postgres" }
 func (server) onStoreDown() string { return spoolOnStoreDown }
 
 func (b server) openStore(ctx context.Context) (eventStore, error) {
-	s, err := postgres.OpenStore(ctx, b.dsn, postgres.StoreOptions{})
+	s, err := postgres.OpenStore(ctx, b.dsn, postgres.StoreOptions{Socket: socket.Direct})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (b server) openStore(ctx context.Context) (eventStore, error) {
 }
 
 func (b server) openModel(ctx context.Context) (readModel, error) {
-	m, err := postgres.OpenReadModel(ctx, b.dsn, projectionList()...)
+	m, err := postgres.Socket(socket.Direct).OpenReadModel(ctx, b.dsn, projectionList()...)
 	if err != nil {
 		return nil, err
 	}

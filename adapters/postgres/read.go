@@ -39,7 +39,12 @@ type ReadModel struct {
 // and removes the shadows of programs that have died. Tables of another version of a projection are left for Reset. The
 // database must be in UTF8. dsn is a URL or key=value pairs; connect_timeout is 5 s when it says nothing.
 func OpenReadModel(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
-	at, err := parseReadAddress(dsn, ReadSchema)
+	return Socket(nil).OpenReadModel(ctx, dsn, list...)
+}
+
+// OpenReadModel is that of the package, with connections through the socket.
+func (s Socket) OpenReadModel(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
+	at, err := parseReadAddress(dsn, ReadSchema, s)
 	if err != nil {
 		return nil, err
 	}

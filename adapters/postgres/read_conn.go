@@ -37,7 +37,7 @@ type readAddress struct {
 	name   string // for errors
 }
 
-func parseReadAddress(dsn, schema string) (*readAddress, error) {
+func parseReadAddress(dsn, schema string, socket Socket) (*readAddress, error) {
 	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, errors.Wrap(err, "address of the database") // without its password
@@ -46,6 +46,7 @@ func parseReadAddress(dsn, schema string) (*readAddress, error) {
 	if to.ConnectTimeout == 0 {
 		to.ConnectTimeout = readDialMax
 	}
+	to.DialFunc = socket.over(to.DialFunc)
 	// A query whose context ends is cancelled at the server too. When that is of no use, the connection is given up.
 	to.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: readCancelMax}

@@ -44,7 +44,7 @@ func shadowLock(schema string) (n int32, ok bool) {
 func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	at, err := parseReadAddress(dsn, shadowPrefix+hex.EncodeToString(random[:]))
+	at, err := parseReadAddress(dsn, shadowPrefix+hex.EncodeToString(random[:]), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type StoreOptions struct {
 	ConnectTimeout time.Duration // default 3 s, or connect_timeout of the connection string
 	ClaimWait      time.Duration // how long another gateway, or the rest of one that was killed, is waited for; default 2 s, less than Deadline
 	Readers        int           // connections that read at once; default 4
+	Socket         Socket
 }
 
 // Store is the event store in one PostgreSQL database (events.Store). Commits are on disk when Append returns. All

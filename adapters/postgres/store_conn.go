@@ -39,6 +39,7 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 		c.ConnectTimeout = o.ConnectTimeout
 	}
 	c.ConnectTimeout = orElse(c.ConnectTimeout, 3*time.Second)
+	c.DialFunc = o.Socket.over(c.DialFunc)
 	wait := strconv.FormatInt(o.Deadline.Milliseconds(), 10)
 	for name, value := range map[string]string{
 		"application_name":                    application,

@@ -11,7 +11,7 @@ import (
 // Pending names the migrations that opening the event store would apply, such as "0002_feed". It changes nothing. A
 // database of a newer version is refused as OpenStore refuses it.
 func Pending(ctx context.Context, dsn string) (names []string, err error) {
-	at, err := parseReadAddress(dsn, "")
+	at, err := parseReadAddress(dsn, "", nil)
 	if err != nil {
 		return nil, err
 	}
