@@ -135,7 +135,7 @@ func (a *accountDesk) try(g *grant) {
 		}
 	}
 	a.publish()
-	g.reply(a)
+	a.sys.send(a.upstream, &g.answer)
 }
 
 // permit asks the blocks. When one stands in the way it writes the verdict: until when, and for which model.
@@ -185,7 +185,7 @@ func (a *accountDesk) fault(msg any) {
 	case *tryLease:
 		a.free(m.grant.id)
 		m.grant.verdict = verdictFault
-		m.grant.reply(a)
+		a.sys.send(a.upstream, &m.grant.answer)
 	case *freeAccount:
 		a.free(m.id)
 	default:

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock/domain/breaker"
@@ -54,8 +53,7 @@ type grant struct {
 	void       Reason         // set: give everything back and refuse with this
 	won        bool           // the claim was won
 
-	turn    atomic.Uint32 // of the account and its upstream, see hear
-	verdict verdict       // the account's answer
+	verdict verdict // the account's answer
 	until   time.Time
 	scope   string // the model whose block stands in the way; "": the account's
 	trial   bool   // the account lets it through as the probe of a block
@@ -66,27 +64,9 @@ type grant struct {
 
 // reset makes a grant ready for a new asker. What is asked for beside the accounts stays.
 func (g *grant) reset(w Want, accounts []string, now time.Time) {
-	g.id, g.key, g.recall, g.accounts, g.since, g.queued = w.ID, w.Key, w.Recall, accounts, now, false
-	g.pending, g.prev, g.next, g.permit, g.own, g.asked, g.at = false, nil, nil, breaker.Permit{}, breaker.Permit{}, nil, 0
-	g.faulted, g.void, g.won = false, "", false
-	g.verdict, g.until, g.scope, g.trial = verdictYes, time.Time{}, "", false
-	g.turn.Store(turnPosted)
+	try, join := g.try, g.join
+	*g = grant{id: w.ID, key: w.Key, recall: w.Recall, accounts: accounts, model: g.model, last: g.last, since: now, try: try, join: join}
 	g.ask.grant, g.answer.grant = g, g
-}
-
-// The turns of a grant. While its upstream asks for a newcomer, its account may leave the answer to be heard at once;
-// otherwise it posts it.
-const (
-	turnPosted uint32 = iota
-	turnAsking
-	turnAnswered
-)
-
-// reply gives the grant with its verdict back to the upstream. Nothing of it is the account's from then on.
-func (g *grant) reply(a *accountDesk) {
-	if !g.turn.CompareAndSwap(turnAsking, turnAnswered) {
-		a.sys.send(a.upstream, &g.answer)
-	}
 }
 
 // win wins the claim of the joiner: no other upstream will serve it.

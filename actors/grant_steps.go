@@ -81,23 +81,6 @@ func (u *upstreamDesk) askNext(g *grant, now time.Time) bool {
 	return false
 }
 
-// hear takes the answer of an account that has answered at once, as one that is idle does: it would be the next message
-// anyway when no other has come meanwhile. Else the answer is one, now or later.
-func (u *upstreamDesk) hear(g *grant, now time.Time) {
-	if g.turn.CompareAndSwap(turnAsking, turnPosted) {
-		return // it is the account's yet
-	}
-	g.turn.Store(turnPosted) // as that of the next account will be
-	if !u.box.idle() {
-		u.sys.send(u.self, &g.answer)
-		return
-	}
-	u.hearing = g
-	u.sys.before(u.id, &g.answer)
-	u.answered(g, now)
-	u.hearing = nil
-}
-
 // answered takes an account's answer.
 func (u *upstreamDesk) answered(g *grant, now time.Time) {
 	c := g.asked

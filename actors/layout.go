@@ -163,7 +163,7 @@ func (u *upstreamDesk) spawnChild(ctx actor.Context, spec catalog.Account) *chil
 	d := newAccountDesk(u.sys, ctx.Self(), spec)
 	r := ref{gone: make(chan struct{})}
 	log := u.sys.log.With("actor", "account/"+spec.ID)
-	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: log} }, actor.WithMailbox(func() actor.Mailbox { return new(mailbox) }))
+	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: log} }, actor.WithMailbox(newMailbox))
 	pid, err := ctx.SpawnNamed(props, u.sys.unique("account/"+spec.ID))
 	if err != nil {
 		panic(err) // names are unique by construction

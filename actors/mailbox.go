@@ -27,6 +27,8 @@ const (
 	turnMax   = 300 // messages after which a goroutine lets others run
 )
 
+func newMailbox() actor.Mailbox { return &mailbox{} }
+
 // RegisterHandlers implements actor.Mailbox.
 func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
 	m.invoker = invoker
@@ -40,13 +42,6 @@ func (m *mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.user.n
-}
-
-// idle says that nothing is waiting to be worked off.
-func (m *mailbox) idle() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.user.n == 0 && len(m.system) == 0
 }
 
 // PostUserMessage implements actor.Mailbox.

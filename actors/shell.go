@@ -81,11 +81,8 @@ func (quiet) IgnoreDeadLetterLogging() {}
 
 // spawn starts an actor of its own for a desk.
 func (s *System) spawn(name string, d desk) ref {
-	r, box := ref{gone: make(chan struct{})}, new(mailbox)
-	if u, is := d.(*upstreamDesk); is {
-		u.box = box
-	}
-	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} }, actor.WithMailbox(func() actor.Mailbox { return box }))
+	r := ref{gone: make(chan struct{})}
+	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} }, actor.WithMailbox(newMailbox))
 	pid, err := s.engine.Root.SpawnNamed(props, s.unique(name))
 	if err != nil {
 		panic(err) // names are unique by construction

@@ -27,8 +27,6 @@ type upstreamDesk struct {
 	alarm    alarm
 	recalls  map[LeaseID]chan struct{} // of those that an operator wants back: closed when the slot is free
 	closed   bool                      // stopping: everybody was answered
-	box      *mailbox
-	hearing  *grant // whose answer is heard within the message that asked
 	figures  *upstreamFigures
 }
 
@@ -102,11 +100,8 @@ func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
 	now := u.sys.now()
 	switch m := msg.(type) {
 	case *tryUpstream:
-		m.grant.turn.Store(turnAsking)
 		if r := u.begin(&m.grant, now); r.Reason != "" {
 			m.refuseWith(r)
-		} else {
-			u.hear(&m.grant, now)
 		}
 	case *leaseAnswer:
 		u.answered(m.grant, now)
@@ -251,9 +246,6 @@ func (u *upstreamDesk) publish() {
 
 // fault leaves nothing set aside for a message that panicked, frees what it wanted to free, and answers its asker.
 func (u *upstreamDesk) fault(msg any) {
-	if g := u.hearing; g != nil { // the fault was in the answer, not in the message that asked
-		u.hearing, msg = nil, &g.answer
-	}
 	switch m := msg.(type) {
 	case *tryUpstream:
 		u.drop(&m.grant)
