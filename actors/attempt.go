@@ -192,8 +192,7 @@ func (l *life) answer(t *tried, headers []Header, body []byte) (Answer, bool) {
 		return l.giveUp(*r), true
 	}
 	l.served = true
-	s := l.paper.settled.take()
-	*s = request.Settled{Outcome: request.Completed, Status: t.status}
+	s := l.completed(t)
 	if gone {
 		s.Outcome, s.Status, s.Code, s.Stage = request.Cancelled, statusClientGone, failure.ClientDisconnect, failure.StageResponse
 		s.ClientGone, s.OnDisconnect = true, l.up.Disconnect.String()

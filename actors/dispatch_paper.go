@@ -51,3 +51,10 @@ func (l *life) row() []events.Row {
 	l.rows = l.rows[1:]
 	return r
 }
+
+// completed is the end of most requests, on its paper.
+func (l *life) completed(t *tried) *request.Settled {
+	s := l.paper.settled.take()
+	*s = request.Settled{Outcome: request.Completed, Status: t.status}
+	return s
+}

@@ -231,9 +231,7 @@ func (s *stream) finish(w io.Writer, err error) error {
 	switch {
 	case complete && !s.quiet:
 		s.done()
-		end := l.paper.settled.take()
-		*end = request.Settled{Outcome: request.Completed, Status: t.status}
-		l.settled(end, t)
+		l.settled(l.completed(t), t)
 		return nil
 	case gone:
 		return s.cancelled()

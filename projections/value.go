@@ -108,3 +108,16 @@ func (t *Table) AppendKey(b []byte, row []Value) []byte {
 	}
 	return b
 }
+
+// Collect gathers what add makes of the rows that each hands on; never nil without an error. A row is valid until add returns.
+func Collect[T any](each func(func(row []Value) error) error, add func(list []T, row []Value) ([]T, error)) ([]T, error) {
+	list := []T{}
+	err := each(func(row []Value) (err error) {
+		list, err = add(list, row)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}

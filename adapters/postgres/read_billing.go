@@ -18,7 +18,7 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	return collect(ctx, m, m.bill(&q), func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
+	return projections.Collect(m.rows(ctx, m.bill(&q)), func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
 		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
 			lines = append(lines, l)
 		}

@@ -195,17 +195,9 @@ func (m *ReadModel) each(ctx context.Context, q *readQuery, f func([]projections
 	return errors.Wrapf(err, "read model %s", m.at.name)
 }
 
-// collect gathers what add makes of the rows of a query; never nil without an error.
-func collect[T any](ctx context.Context, m *ReadModel, q *readQuery, add func(list []T, row []projections.Value) ([]T, error)) ([]T, error) {
-	list := []T{}
-	err := m.each(ctx, q, func(row []projections.Value) (err error) {
-		list, err = add(list, row)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+// rows is each of a query, for projections.Collect.
+func (m *ReadModel) rows(ctx context.Context, q *readQuery) func(func([]projections.Value) error) error {
+	return func(f func([]projections.Value) error) error { return m.each(ctx, q, f) }
 }
 
 // try runs a query once. again says that it failed for its connection alone.

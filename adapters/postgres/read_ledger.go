@@ -19,7 +19,7 @@ func (m *ReadModel) Booked(ctx context.Context, user string, until time.Time) ([
 	sql.is("user", user)
 	sql.during("at", time.Time{}, until)
 	sql.sql.WriteString(" ORDER BY position")
-	return collect(ctx, m, &sql, func(entries []ledger.Entry, row []projections.Value) ([]ledger.Entry, error) {
+	return projections.Collect(m.rows(ctx, &sql), func(entries []ledger.Entry, row []projections.Value) ([]ledger.Entry, error) {
 		e, err := ledger.EntryFromRow(row)
 		return append(entries, e), err
 	})
@@ -42,7 +42,7 @@ func (m *ReadModel) Posted(ctx context.Context, q ledger.PostedQuery) ([]ledger.
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	return collect(ctx, m, m.posted(&q), func(sums []ledger.Sum, row []projections.Value) ([]ledger.Sum, error) {
+	return projections.Collect(m.rows(ctx, m.posted(&q)), func(sums []ledger.Sum, row []projections.Value) ([]ledger.Sum, error) {
 		if !row[len(q.By)].IsNull() { // there is something
 			sums = append(sums, ledger.SumFromRow(q.By, row))
 		}

@@ -89,7 +89,7 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	if few {
 		page = m.blocksPage(&q, blocks)
 	}
-	return collect(ctx, m, page, func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
+	return projections.Collect(m.rows(ctx, page), func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
 		e, err := requestlog.FromRow(row)
 		return append(entries, e), err
 	})

@@ -32,7 +32,7 @@ func (m *ReadModel) Bill(ctx context.Context, q billing.Query) ([]billing.Line, 
 		list := strings.Join(by, ", ")
 		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
 	}
-	return collect(ctx, m, &sql, func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
+	return projections.Collect(m.rows(ctx, &sql), func(lines []billing.Line, row []projections.Value) ([]billing.Line, error) {
 		if l := billing.FromRow(q.By, row); len(q.By) == 0 || !l.Nothing() {
 			lines = append(lines, l)
 		}

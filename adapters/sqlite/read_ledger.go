@@ -21,7 +21,7 @@ func (m *ReadModel) Booked(ctx context.Context, user string, until time.Time) ([
 		sql.where("at < ?", projections.Int(micros(until)))
 	}
 	sql.sql.WriteString(" ORDER BY position")
-	return collect(ctx, m, &sql, func(entries []ledger.Entry, row []projections.Value) ([]ledger.Entry, error) {
+	return projections.Collect(m.rows(ctx, &sql), func(entries []ledger.Entry, row []projections.Value) ([]ledger.Entry, error) {
 		e, err := ledger.EntryFromRow(row)
 		return append(entries, e), err
 	})
@@ -58,7 +58,7 @@ func (m *ReadModel) Posted(ctx context.Context, q ledger.PostedQuery) ([]ledger.
 	if list := strings.Join(by, ", "); list != "" {
 		sql.sql.WriteString(" GROUP BY " + list + " ORDER BY " + list)
 	}
-	return collect(ctx, m, &sql, func(sums []ledger.Sum, row []projections.Value) ([]ledger.Sum, error) {
+	return projections.Collect(m.rows(ctx, &sql), func(sums []ledger.Sum, row []projections.Value) ([]ledger.Sum, error) {
 		if !row[len(q.By)].IsNull() { // there is something
 			sums = append(sums, ledger.SumFromRow(q.By, row))
 		}

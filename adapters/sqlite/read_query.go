@@ -67,17 +67,9 @@ func (m *ReadModel) each(ctx context.Context, q *readQuery, f func([]projections
 	}), "read model %s", m.path)
 }
 
-// collect gathers what add makes of the rows of a query; never nil without an error.
-func collect[T any](ctx context.Context, m *ReadModel, q *readQuery, add func(list []T, row []projections.Value) ([]T, error)) ([]T, error) {
-	list := []T{}
-	err := m.each(ctx, q, func(row []projections.Value) (err error) {
-		list, err = add(list, row)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+// rows is each of a query, for projections.Collect.
+func (m *ReadModel) rows(ctx context.Context, q *readQuery) func(func([]projections.Value) error) error {
+	return func(f func([]projections.Value) error) error { return m.each(ctx, q, f) }
 }
 
 // Requests implements requestlog.Reader.
@@ -101,7 +93,7 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	}
 	sql.sql.WriteString(newest)
 	sql.args = append(sql.args, projections.Int(int64(q.Limit)))
-	return collect(ctx, m, &sql, func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
+	return projections.Collect(m.rows(ctx, &sql), func(entries []requestlog.Entry, row []projections.Value) ([]requestlog.Entry, error) {
 		e, err := requestlog.FromRow(row)
 		return append(entries, e), err
 	})

@@ -52,7 +52,7 @@ func (m *ReadModel) Timeseries(ctx context.Context, q stats.Query) ([]stats.Buck
 	}
 	sql := hours(&q, "hour")
 	sql.sql.WriteString(" GROUP BY hour ORDER BY hour")
-	return collect(ctx, m, sql, func(buckets []stats.Bucket, row []projections.Value) ([]stats.Bucket, error) {
+	return projections.Collect(m.rows(ctx, sql), func(buckets []stats.Bucket, row []projections.Value) ([]stats.Bucket, error) {
 		return append(buckets, stats.Bucket{At: stats.HourTime(row[0].Int()), Figures: stats.FromSums(row[1:])}), nil
 	})
 }
@@ -66,7 +66,7 @@ func (m *ReadModel) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Ran
 	sql := hours(&q, by)
 	sql.sql.WriteString(" GROUP BY " + by + " ORDER BY " + orders[q.Order] + " DESC, " + by + " LIMIT ?")
 	sql.args = append(sql.args, projections.Int(int64(q.Limit)))
-	return collect(ctx, m, sql, func(ranks []stats.Rank, row []projections.Value) ([]stats.Rank, error) {
+	return projections.Collect(m.rows(ctx, sql), func(ranks []stats.Rank, row []projections.Value) ([]stats.Rank, error) {
 		return append(ranks, stats.Rank{Name: row[0].Text(), Figures: stats.FromSums(row[1:])}), nil
 	})
 }
