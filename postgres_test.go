@@ -28,3 +28,12 @@ func TestOnPostgreSQL(t *testing.T) {
 		t.Run(name, test)
 	}
 }
+
+// Hosted servers are reached over TLS.
+func TestOnPostgreSQLOverTLS(t *testing.T) {
+	server := pgtest.Shared(t)
+	storeOf = func(t *testing.T) string { return server.OverTLS(server.NewDatabase(t)) }
+	t.Cleanup(func() { storeOf = nil })
+	t.Run("answers", TestAnswersAreThoseOfADirectCall)
+	t.Run("recount", TestTheBillIsWhatTheUpstreamsOwnRecordsAddUpTo)
+}

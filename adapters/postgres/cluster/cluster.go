@@ -81,6 +81,20 @@ func (c *Cluster) Command(ctx context.Context, path string, args ...string) *exe
 	return cmd
 }
 
+// Write makes a file of the cluster that only its owner reads, and returns its path.
+func (c *Cluster) Write(name string, content []byte) (string, error) {
+	path := filepath.Join(c.Folder, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", errors.Wrap(err, "file of PostgreSQL")
+	}
+	if c.owner != nil {
+		if err := os.Chown(path, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
+			return "", errors.Wrap(err, "file of PostgreSQL")
+		}
+	}
+	return path, nil
+}
+
 // Remove removes the files. The server must have ended.
 func (c *Cluster) Remove() error { return errors.Wrap(os.RemoveAll(c.Folder), "folder of PostgreSQL") }
 

@@ -31,6 +31,7 @@ const startMax = 60 * time.Second
 // Server is a running cluster. Its methods fail the test that they are called for.
 type Server struct {
 	files *cluster.Cluster
+	certificate
 	port  int
 	guard io.Closer     // closing it, or the end of this process, removes all
 	gone  chan struct{} // the guard has done its work
@@ -120,6 +121,9 @@ func start() (*Server, error) {
 	if err := s.setGuard(); err != nil {
 		return nil, fmt.Errorf("%w (%v)", err, files.Remove())
 	}
+	if s.certificate, err = newCertificate(files); err != nil {
+		return nil, fmt.Errorf("%w (%v)", err, s.remove())
+	}
 	if err := s.run(); err != nil {
 		return nil, fmt.Errorf("%w (%v)", err, s.remove())
 	}
@@ -180,7 +184,8 @@ func (s *Server) run() error {
 func (s *Server) launch() error {
 	c := s.files.Command(context.Background(), s.files.Program("postgres"), "-D", s.files.Data(), "-p", strconv.Itoa(s.port), "-k", s.files.Folder,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "max_connections=200",
-		"-c", "shared_buffers=64MB", "-c", "log_destination=stderr", "-c", "logging_collector=off", "-c", "max_prepared_transactions=0")
+		"-c", "shared_buffers=64MB", "-c", "log_destination=stderr", "-c", "logging_collector=off", "-c", "max_prepared_transactions=0",
+		"-c", "ssl=on", "-c", "ssl_cert_file="+s.public, "-c", "ssl_key_file="+s.private)
 	log, err := c.StderrPipe()
 	if err != nil {
 		return err
