@@ -1,4 +1,4 @@
-// Package postgres keeps events in PostgreSQL (14 or later), on pgx. One gateway at a time writes to a database; it
+// Package postgres keeps events in PostgreSQL (15 or later), on pgx. One gateway at a time writes to a database; it
 // needs a connection of its own for as long as it runs (no pooler that shares connections between transactions).
 package postgres
 
@@ -62,12 +62,16 @@ var (
 	// another one has taken it over. It comes with events.ErrUnavailable.
 	ErrInUse = errors.New("another gateway is using this database")
 
+	// ErrPooled is wrapped by the error of opening a database through a pooler. It comes with events.ErrUnavailable.
+	ErrPooled = errors.New("a pooler answers in place of the server and does not take the settings of a session; " +
+		"a gateway keeps its sessions for as long as it runs: give the address of the server itself")
+
 	errClosed = errors.New("closed")
 )
 
 // OpenStore opens the event store in the database that dsn names (a URL or "key=value" pairs) and brings its schema
 // up to date. It refuses a database of a newer version with an error that wraps ErrNewerSchema, one that another
-// gateway uses with ErrInUse, one that cannot be reached with events.ErrUnavailable.
+// gateway uses with ErrInUse, one behind a pooler with ErrPooled, one that cannot be reached with events.ErrUnavailable.
 func OpenStore(ctx context.Context, dsn string, o StoreOptions) (*Store, error) {
 	o.Deadline = orElse(o.Deadline, 5*time.Second)
 	o.ClaimWait = min(orElse(o.ClaimWait, 2*time.Second), o.Deadline*3/4)

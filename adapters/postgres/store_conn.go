@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,6 +30,9 @@ const (
 	backoffMax = time.Second
 )
 
+// settingOwn is a setting that only this program knows.
+const settingOwn = "penstock.session"
+
 // newDialer reads a connection string: a URL or "key=value" pairs. What it sets wins over the settings below.
 func newDialer(dsn string, o StoreOptions, application string, settings map[string]string) (*dialer, error) {
 	c, err := pgx.ParseConfig(dsn)
@@ -49,6 +53,7 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 		"tcp_keepalives_interval":             "5",
 		"tcp_keepalives_count":                "4",
 		"jit":                                 "off",
+		settingOwn:                            rand.Text(), // read again, it says that these settings are those of the session
 		// There is an index for each question. What is believed of a table that nobody has analysed yet must not matter.
 		"enable_seqscan":    "off",
 		"enable_bitmapscan": "off",
@@ -86,6 +91,9 @@ func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	d.mu.Unlock()
 	c, err := pgx.ConnectConfig(ctx, d.config.Copy())
+	if codeOf(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") {
+		err = fmt.Errorf("%w (%w)", ErrPooled, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -128,4 +136,6 @@ const (
 	deadlockDetected = "40P01"
 	invalidText      = "22P02"
 	invalidBytes     = "22021"
+
+	protocolViolation = "08P01"
 )
