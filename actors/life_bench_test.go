@@ -1,10 +1,14 @@
 package actors_test
 
 import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"io"
 	"testing"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/events"
 )
 
 // canned is an upstream that answers every call at once, from memory.
@@ -46,21 +50,41 @@ func (a *cannedAnswer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BenchmarkLife is one request from its admission to its settlement, behind its journal. Nothing waits for the store, so
-// that what is measured is the request and not the group commit.
+// forgetful is an event store that says yes.
+type forgetful struct{ events.Store }
+
+func (forgetful) Append(_ context.Context, batch []events.Append, _ events.Position) ([]events.Result, error) {
+	results := make([]events.Result, len(batch))
+	for i := range results {
+		results[i].First = 1
+	}
+	return results, nil
+}
+
+// BenchmarkLife is one request from its admission to its settlement, behind its journal. Nothing waits for the store, which
+// keeps nothing, so that what is measured is the request.
 func BenchmarkLife(b *testing.B) {
 	r := newRig(b, upstream("a", slots(1000)), account("a1", "a"), key("k"))
 	r.Durability = actors.Relaxed
 	r.Transport = canned{`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},` +
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`}
+	const rooms = 1024 // of requests that are open
+	journal := events.NewJournal(events.JournalOptions{Store: forgetful{}, Node: "n", Rooms: rooms})
+	defer journal.Close(context.Background())
+	r.Journal = journal
+	first, headers := *r.chat(), make([]actors.Header, 0, 8)
+	id := []byte("019db5d5-0000-7000-8000-000000000000")
 	b.ReportAllocs()
-	for b.Loop() {
-		if r.calls%16 == 0 { // the journal has room for so many that are open
-			if err := r.journal.Sync(b.Context()); err != nil {
+	for n := uint64(0); b.Loop(); n++ {
+		if n%(rooms/2) == 0 {
+			if err := journal.Sync(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
-		if a := r.Begin(r.chat()); a.Status != 200 {
+		hex.Encode(id[len(id)-8:], binary.BigEndian.AppendUint32(nil, uint32(n)))
+		c := first
+		c.ID, c.Gone, c.Headers = string(id), &actors.Gone{}, headers
+		if a := r.Begin(&c); a.Status != 200 {
 			b.Fatal(a.Status, string(a.Body))
 		}
 	}
