@@ -7,6 +7,8 @@ package gate
 import (
 	"errors"
 	"time"
+
+	"github.com/penstock/penstock/domain/roll"
 )
 
 // LeaseID names one attempt of one request. It is the holder of a slot and the waiter in a queue.
@@ -83,22 +85,15 @@ var (
 // Gate is the machine. Make it with New.
 type Gate struct {
 	policy  Policy
-	holders map[LeaseID]*Holder
-	last    *Holder // set aside last: most often it is confirmed next, without another look-up
-	line    *line   // who waits; nil until the first one does
+	holders roll.Roll[Holder]
+	line    *line // who waits; nil until the first one does
 	totals  Totals
 	pace    pace
 	tally   tally
-	spare   []*Holder // freed ones, so that the hot path does not allocate
 }
-
-// spareMax bounds the freed holders that are kept.
-const spareMax = 256
 
 // New makes a gate with free slots and an empty queue.
-func New(p Policy) *Gate {
-	return &Gate{policy: p, holders: map[LeaseID]*Holder{}}
-}
+func New(p Policy) *Gate { return &Gate{policy: p} }
 
 // Reconfigure sets another policy. Nobody is thrown out: with fewer slots than holders there are no new grants until
 // enough are freed, and who waits in a queue that was shortened or closed goes on waiting, with the deadline that it
@@ -111,34 +106,28 @@ func (g *Gate) Reconfigure(p Policy) {
 }
 
 // Room says whether a slot is free.
-func (g *Gate) Room() bool { return g.policy.Slots == nil || len(g.holders) < *g.policy.Slots }
+func (g *Gate) Room() bool { return g.policy.Slots == nil || g.holders.Len() < *g.policy.Slots }
 
 // Hold sets a slot aside, in phase Granting. It returns ErrFull, or ErrDuplicate when the lease holds one already.
 func (g *Gate) Hold(id LeaseID, key string, now time.Time) (*Holder, error) {
-	if _, held := g.holders[id]; held {
-		return nil, ErrDuplicate
-	}
 	if !g.Room() {
+		if g.Holder(id) != nil {
+			return nil, ErrDuplicate
+		}
 		return nil, ErrFull
 	}
-	var h *Holder
-	if n := len(g.spare); n > 0 {
-		h, g.spare = g.spare[n-1], g.spare[:n-1]
-	} else {
-		h = new(Holder)
+	h := g.holders.Add(id.Request, id.Attempt)
+	if h == nil {
+		return nil, ErrDuplicate
 	}
-	*h = Holder{ID: id, Key: key, Since: now, Phase: Granting}
-	g.holders[id], g.last = h, h
+	h.ID, h.Key, h.Since, h.Phase = id, key, now, Granting
 	return h, nil
 }
 
 // Confirm makes a slot that was set aside a granted one. It says false when the lease holds none, was confirmed, or
 // was evicted meanwhile; then the owner gives it back.
 func (g *Gate) Confirm(id LeaseID, account string) bool {
-	h := g.last
-	if h == nil || h.ID != id {
-		h = g.holders[id]
-	}
+	h := g.Holder(id)
 	if h == nil || h.Phase != Granting || h.Evicted != "" {
 		return false
 	}
@@ -165,17 +154,9 @@ func (g *Gate) Release(id LeaseID, now time.Time) bool {
 
 // free returns what the holder was, valid until the next slot is taken.
 func (g *Gate) free(id LeaseID) *Holder {
-	h := g.holders[id]
-	if h == nil {
-		return nil
-	}
-	delete(g.holders, id)
-	h.Tag = nil
-	if g.last == h {
-		g.last = nil
-	}
-	if len(g.spare) < spareMax {
-		g.spare = append(g.spare, h)
+	h := g.holders.Remove(id.Request, id.Attempt)
+	if h != nil {
+		h.Tag = nil
 	}
 	return h
 }
@@ -185,7 +166,7 @@ func (g *Gate) free(id LeaseID) *Holder {
 // only set aside will not be confirmed. It returns the holder, nil when there is none, and whether this is news: the
 // first reason stays.
 func (g *Gate) Evict(id LeaseID, reason string) (h *Holder, news bool) {
-	h = g.holders[id]
+	h = g.Holder(id)
 	if h == nil || h.Evicted != "" {
 		return h, false
 	}
@@ -198,10 +179,10 @@ func (g *Gate) Evict(id LeaseID, reason string) (h *Holder, news bool) {
 }
 
 // Holder is the holder with that id, nil when there is none.
-func (g *Gate) Holder(id LeaseID) *Holder { return g.holders[id] }
+func (g *Gate) Holder(id LeaseID) *Holder { return g.holders.Find(id.Request, id.Attempt) }
 
 // Held counts the slots that are taken.
-func (g *Gate) Held() int { return len(g.holders) }
+func (g *Gate) Held() int { return g.holders.Len() }
 
 // Slots is the present limit, −1 when there is none.
 func (g *Gate) Slots() int {

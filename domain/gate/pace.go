@@ -33,7 +33,7 @@ func (g *Gate) HeldFor() (mean time.Duration, known bool) { return g.pace.mean, 
 // leases are, nor that an account is blocked. At most 24 h; false: nothing was measured, or no slot is held that could
 // come back.
 func (g *Gate) ExpectedWait(position int) (wait time.Duration, known bool) {
-	held := len(g.holders)
+	held := g.holders.Len()
 	if g.pace.seen == 0 || position < 1 {
 		return 0, false
 	}

@@ -19,7 +19,7 @@ const (
 func (g *Gate) Enqueue(a Ask, now time.Time) (*Waiter, error) {
 	q := g.policy.Queue
 	switch {
-	case g.holders[a.ID] != nil || g.Waiter(a.ID) != nil:
+	case g.Holder(a.ID) != nil || g.Waiter(a.ID) != nil:
 		return nil, ErrDuplicate
 	case q == nil:
 		return nil, ErrNoQueue

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Holders yields copies of all holders, in no order.
+// Holders yields copies of all holders, in no order. Nobody may take or free a slot meanwhile.
 func (g *Gate) Holders(yield func(Holder) bool) {
-	for _, h := range g.holders {
+	for h := range g.holders.All {
 		if !yield(*h) {
 			return
 		}
@@ -82,7 +82,7 @@ func (g *Gate) Shares(top int) Shares {
 		}
 		return s
 	}
-	for _, h := range g.holders {
+	for h := range g.holders.All {
 		of(h.Key).Held++
 	}
 	if g.line != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/domain/roll"
 )
 
 // Rate is requests and tokens per minute; 0 is no limit.
@@ -48,8 +49,7 @@ type Caller struct {
 	money  meter
 	wallet wallet
 	keys   map[string]*keyState
-	open   map[string]*open
-	spare  []*open
+	open   roll.Roll[open] // by the id of its request
 }
 
 type keyState struct {
@@ -80,18 +80,16 @@ type open struct {
 	free     bool // nobody's own money pays for it: see Funded
 }
 
-const spareMax = 256
-
 // NewCaller makes one that has used nothing.
 func NewCaller(p Policy) *Caller {
-	c := &Caller{wallet: newWallet(math.MinInt64), keys: make(map[string]*keyState, len(p.Keys)), open: map[string]*open{}}
+	c := &Caller{wallet: newWallet(math.MinInt64), keys: make(map[string]*keyState, len(p.Keys))}
 	c.configure(&p, math.MinInt64)
 	return c
 }
 
 // ReturningCaller makes one that may not use anything yet, and of which nobody knows what it has spent before.
 func ReturningCaller(now time.Time) *Caller {
-	return &Caller{wallet: newWallet(now.UnixMicro()), keys: map[string]*keyState{}, open: map[string]*open{}}
+	return &Caller{wallet: newWallet(now.UnixMicro()), keys: map[string]*keyState{}}
 }
 
 // Reconfigure sets another policy from the next request on. Windows, and sums of periods that stay, are kept; requests
@@ -134,7 +132,7 @@ func unless(isNew bool, since int64) int64 {
 // then when no money is left (so that nobody waits for what would be refused).
 func (c *Caller) Admit(r Request) Refusal {
 	k := c.keys[r.Key]
-	if k == nil || c.open[r.ID] != nil {
+	if k == nil || c.opened(r.ID) != nil {
 		return Refusal{Code: unknown, Reason: ReasonUnknown, Owner: "key/" + r.Key}
 	}
 	if no := c.rates(k, &r); !no.OK() {
@@ -143,8 +141,7 @@ func (c *Caller) Admit(r Request) Refusal {
 	if no := c.left(k, r.At.UnixMicro()); !no.OK() {
 		return no
 	}
-	o := c.begin(r.ID, k, r.At, r.Tokens)
-	c.charge(o, 1, o.tokens)
+	c.begin(&r, k)
 	return Refusal{}
 }
 
@@ -176,35 +173,36 @@ func (c *Caller) charge(o *open, requests, tokens int64) {
 	}
 }
 
-func (c *Caller) begin(id string, k *keyState, at time.Time, tokens int64) *open {
-	var o *open
-	if n := len(c.spare); n > 0 {
-		o, c.spare = c.spare[n-1], c.spare[:n-1]
-	} else {
-		o = new(open)
-	}
-	*o = open{key: k, at: at, tokens: max(tokens, 0)}
-	c.open[id] = o
+// begin opens a request that is not open, and charges it.
+func (c *Caller) begin(r *Request, k *keyState) *open {
+	o := c.open.Add(r.ID, 0)
+	o.key, o.at, o.tokens = k, r.At, max(r.Tokens, 0)
+	c.charge(o, 1, o.tokens)
 	return o
 }
 
+// opened is an open request, nil when it is not.
+func (c *Caller) opened(id string) *open { return c.open.Find(id, 0) }
+
 // end forgets a request and gives back what is set aside for it.
-func (c *Caller) end(id string, o *open) {
-	delete(c.open, id)
+func (c *Caller) end(id string) (was open, ok bool) {
+	o := c.open.Remove(id, 0)
+	if o == nil {
+		return open{}, false
+	}
 	o.key.money.reserved -= o.ofKey
 	c.money.reserved -= o.ofUser
 	if o.payer != nil {
 		o.payer.m.reserved -= o.ofPayer
 	}
-	if *o = (open{}); len(c.spare) < spareMax {
-		c.spare = append(c.spare, o)
-	}
+	was, *o = *o, open{}
+	return was, true
 }
 
 // Check says whether there is still money for an open request: after any wait, since others may have spent meanwhile
 // (B11, B47). A key that is gone is refused.
 func (c *Caller) Check(id string, now time.Time) Refusal {
-	o := c.open[id]
+	o := c.opened(id)
 	if o == nil || c.keys[o.key.id] != o.key {
 		return Refusal{Code: unknown, Reason: ReasonUnknown}
 	}
@@ -230,15 +228,14 @@ func (c *Caller) left(k *keyState, now int64) Refusal {
 // Refund ends a request that was refused after Admit and sends nothing: it has charged nothing and spent nothing. False
 // when it is not open.
 func (c *Caller) Refund(id string) bool {
-	o := c.open[id]
-	if o == nil {
+	o, ok := c.end(id)
+	if !ok {
 		return false
 	}
 	for _, r := range [...]*rate{&o.key.rate, &c.rate} {
 		r.rpm.Refund(1, o.at)
 		r.tpm.Refund(o.tokens, o.at)
 	}
-	c.end(id, o)
 	return true
 }
 
@@ -254,21 +251,18 @@ type Settlement struct {
 // in the minute in which it is known. Only the first settlement of a request counts (pains 16, 20, 22); over is by how much it is
 // more than was set aside.
 func (c *Caller) Settle(id string, s Settlement) (paidBy string, over money.Amount, ok bool) {
-	o := c.open[id]
-	if o == nil {
+	o, ok := c.end(id)
+	if !ok {
 		return "", 0, false
 	}
-	if held, strict := c.Held(id); strict {
+	if held, strict := c.held(&o); strict {
 		over = max(s.Cost-held, 0)
 	}
 	if s.Tokens >= 0 {
 		c.correct(o.key, o.at, o.tokens, s.At, s.Tokens)
 	}
-	k, by := o.key, o.payer
-	paidBy = o.paidBy()
-	c.end(id, o)
-	c.spend(k, by, s.At.UnixMicro(), s.Cost)
-	return paidBy, over, true
+	c.spend(o.key, o.payer, s.At.UnixMicro(), s.Cost)
+	return o.paidBy(), over, true
 }
 
 func (c *Caller) correct(k *keyState, arrived time.Time, estimate int64, settled time.Time, tokens int64) {

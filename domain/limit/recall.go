@@ -40,11 +40,10 @@ func (c *Caller) Charge(key string, requests, tokens int64, at time.Time) {
 // Reopen restores a request that is open: charged, with what was set aside for it. Nothing is asked.
 func (c *Caller) Reopen(r Request, held money.Amount, paidBy string) bool {
 	k := c.keys[r.Key]
-	if k == nil || c.open[r.ID] != nil {
+	if k == nil || c.opened(r.ID) != nil {
 		return false
 	}
-	o := c.begin(r.ID, k, r.At, r.Tokens)
-	c.charge(o, 1, o.tokens)
+	o := c.begin(&r, k)
 	o.payer, o.reserved = c.wallet.fund(paidBy), true
 	for _, m := range [...]struct {
 		meter *meter

@@ -10,7 +10,7 @@ import (
 // it as an estimate; Unbounded is for what has none. Again for the same request, it is the new worst case of all its
 // attempts together (top-up on failover), of the same payer; when that is refused, what was set aside stays.
 func (c *Caller) Reserve(id string, worst money.Amount, now time.Time) (paidBy string, no Refusal) {
-	o := c.open[id]
+	o := c.opened(id)
 	if o == nil {
 		return "", Refusal{Code: unknown, Reason: ReasonUnknown}
 	}
@@ -73,7 +73,7 @@ func (o *open) paidBy() string {
 // Funded says whether money of the user's own pays for a request: then Reserve says which. What it has said stays, whatever is
 // given to the user meanwhile: who pays is told once, when the request is admitted.
 func (c *Caller) Funded(id string) bool {
-	o := c.open[id]
+	o := c.opened(id)
 	if o == nil {
 		return false
 	}
@@ -84,10 +84,13 @@ func (c *Caller) Funded(id string) bool {
 // Held is the most that is set aside for a request at one of its strict limits; a stream is cut there. False when no
 // strict limit holds any.
 func (c *Caller) Held(id string) (most money.Amount, strict bool) {
-	o := c.open[id]
-	if o == nil {
-		return 0, false
+	if o := c.opened(id); o != nil {
+		return c.held(o)
 	}
+	return 0, false
+}
+
+func (c *Caller) held(o *open) (most money.Amount, strict bool) {
 	if o.payer != nil && o.payer.m.mode == Strict && o.payer.m.limited() {
 		most, strict = o.ofPayer, true
 	}

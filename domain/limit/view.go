@@ -57,7 +57,7 @@ type KeyView struct {
 // View is the state at a time.
 func (c *Caller) View(now time.Time) View {
 	at := now.UnixMicro()
-	v := View{Rate: c.rate.view(now), Mode: c.money.mode, Sums: c.money.appendView(nil, at), Open: len(c.open)}
+	v := View{Rate: c.rate.view(now), Mode: c.money.mode, Sums: c.money.appendView(nil, at), Open: c.open.Len()}
 	if w := &c.wallet; w.needed {
 		s := &w.balance.m.sums[0]
 		v.Balance = &BalanceView{s.Limit - w.overdraft, s.spent, w.balance.m.reserved, w.overdraft}
