@@ -31,15 +31,9 @@ func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan s
 	m.want, m.key, m.entry = w, key, e
 	s.send(r.pid, m)
 	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid, gone: r.gone}
-	var first admitted
-	select {
-	case first = <-m.replies:
-	case <-r.gone:
-		select {
-		case first = <-m.replies:
-		default:
-			return Pass{}, &Refusal{Reason: s.goneReason(Evicted)}
-		}
+	first, ok := receive(m.replies, r.gone)
+	if !ok {
+		return Pass{}, &Refusal{Reason: s.goneReason(Evicted)}
 	}
 	if first.queued {
 		return s.admitWaiting(m, pass, gone, beat)

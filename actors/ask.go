@@ -68,19 +68,33 @@ func tell[T any](c chan T, v T) {
 	}
 }
 
+// receive waits for an answer; false when the actor is gone and has given none. One that was idle has answered already, so
+// that this is looked at first, which costs a fifth of a wait for either.
+func receive[T any](reply chan T, gone chan struct{}) (v T, ok bool) {
+	select {
+	case v = <-reply:
+		return v, true
+	default:
+	}
+	select {
+	case v = <-reply:
+		return v, true
+	case <-gone:
+	}
+	select {
+	case v = <-reply:
+		return v, true
+	default:
+		return v, false
+	}
+}
+
 // answered receives an answer, or gives none when the actor is gone.
 func answered[T any](reply chan T, gone chan struct{}, none T) T {
-	select {
-	case v := <-reply:
+	if v, ok := receive(reply, gone); ok {
 		return v
-	case <-gone:
-		select {
-		case v := <-reply:
-			return v
-		default:
-			return none
-		}
 	}
+	return none
 }
 
 var errStopped = errors.New("stopped")
@@ -121,14 +135,8 @@ func (s *System) Try(w Want, c Candidate) (Lease, *Refusal) {
 	m.grant.try, m.grant.model, m.grant.last = m, c.Model, c.LastResort
 	m.grant.reset(w, c.Accounts, time.Time{})
 	s.send(r.pid, m)
-	select {
-	case <-m.reply:
-	case <-r.gone:
-		select {
-		case <-m.reply:
-		default: // it never got there
-			return Lease{}, &Refusal{Reason: s.goneReason(UnknownUpstream), Upstream: c.Upstream}
-		}
+	if _, ok := receive(m.reply, r.gone); !ok { // it never got there
+		return Lease{}, &Refusal{Reason: s.goneReason(UnknownUpstream), Upstream: c.Upstream}
 	}
 	lease, no := m.lease, m.refusal
 	if !m.tainted {

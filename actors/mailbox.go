@@ -115,22 +115,32 @@ func (m *mailbox) next() (msg any, system bool) {
 }
 
 func (m *mailbox) invoke(msg any, system bool) {
+	over := false
 	defer func() {
+		if over {
+			return
+		}
 		if r := recover(); r != nil {
 			m.invoker.EscalateFailure(r, msg)
 		}
 	}()
+	if system {
+		m.command(msg)
+	} else {
+		m.invoker.InvokeUserMessage(msg)
+	}
+	over = true
+}
+
+// command does a message of the system.
+func (m *mailbox) command(msg any) {
 	switch msg.(type) {
 	case *actor.SuspendMailbox:
 		m.suspend(true)
 	case *actor.ResumeMailbox:
 		m.suspend(false)
 	default:
-		if system {
-			m.invoker.InvokeSystemMessage(msg)
-		} else {
-			m.invoker.InvokeUserMessage(msg)
-		}
+		m.invoker.InvokeSystemMessage(msg)
 	}
 }
 

@@ -45,18 +45,29 @@ func (s *shell) Receive(ctx actor.Context) {
 		close(s.gone)
 	default:
 		s.receive(ctx, msg)
-		s.guard(msg, s.desk.after)
 	}
 }
 
+// receive does one message and what follows it.
 func (s *shell) receive(ctx actor.Context, msg any) {
+	received, over := false, false
 	defer func() {
-		if r := recover(); r != nil {
-			s.report(msg, r)
+		if over {
+			return
+		}
+		r := recover()
+		if r == nil {
+			return
+		}
+		if s.report(msg, r); !received {
 			s.guard(msg, func() { s.desk.fault(msg) })
+			s.guard(msg, s.desk.after)
 		}
 	}()
 	s.desk.receive(ctx, msg)
+	received = true
+	s.desk.after()
+	over = true
 }
 
 // guard runs what must not fail the actor either.
