@@ -162,9 +162,8 @@ func (u *upstreamDesk) evictHopeless() {
 func (u *upstreamDesk) spawnChild(ctx actor.Context, spec catalog.Account) *child {
 	d := newAccountDesk(u.sys, ctx.Self(), spec)
 	r := ref{gone: make(chan struct{})}
-	log := u.sys.log.With("actor", "account/"+spec.ID)
-	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: log} }, actor.WithMailbox(newMailbox))
-	pid, err := ctx.SpawnNamed(props, u.sys.unique("account/"+spec.ID))
+	name := "account/" + spec.ID
+	pid, err := ctx.SpawnNamed(u.sys.props(name, d, r.gone), u.sys.unique(name))
 	if err != nil {
 		panic(err) // names are unique by construction
 	}

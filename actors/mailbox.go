@@ -20,6 +20,7 @@ type mailbox struct {
 	running   bool // somebody works it off
 	suspended bool // by a supervisor: system messages only
 	invoker   actor.MessageInvoker
+	shell     *shell // gets what is posted; nil: all goes by the invoker
 }
 
 const (
@@ -27,7 +28,7 @@ const (
 	turnMax   = 300 // messages after which a goroutine lets others run
 )
 
-func newMailbox() actor.Mailbox { return &mailbox{} }
+func newMailbox(s *shell) actor.Mailbox { return &mailbox{shell: s} }
 
 // RegisterHandlers implements actor.Mailbox.
 func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
@@ -126,7 +127,7 @@ func (m *mailbox) invoke(msg any, system bool) {
 	}()
 	if system {
 		m.command(msg)
-	} else {
+	} else if m.shell == nil || !m.shell.take(msg) {
 		m.invoker.InvokeUserMessage(msg)
 	}
 	over = true

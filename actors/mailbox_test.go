@@ -37,7 +37,7 @@ func (r *recordingInvoker) InvokeUserMessage(msg any) {
 func (r *recordingInvoker) EscalateFailure(reason, msg any) { r.failed = append(r.failed, msg, reason) }
 
 func testMailbox(r *recordingInvoker) actor.Mailbox {
-	m := newMailbox()
+	m := newMailbox(nil)
 	m.RegisterHandlers(r, nil)
 	m.Start()
 	return m

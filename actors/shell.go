@@ -30,18 +30,35 @@ type ref struct {
 // shell is the protoactor side of every desk. A panic ends at the shell, so that no supervisor ever restarts or stops
 // the actor, which would lose its messages.
 type shell struct {
-	desk desk
-	gone chan struct{}
-	log  *slog.Logger
+	desk  desk
+	gone  chan struct{}
+	log   *slog.Logger
+	ctx   actor.Context // since the actor was started
+	ended bool          // nothing is received any more
+}
+
+// take receives a message from the mailbox, without protoactor's layers in between, of which there is a handful for each of
+// some seven messages per request. False: it is protoactor's own, or the actor has not started.
+func (s *shell) take(msg any) bool {
+	if _, own := msg.(*actor.PoisonPill); own || s.ctx == nil {
+		return false
+	}
+	if !s.ended {
+		s.receive(s.ctx, msg)
+	}
+	return true
 }
 
 // Receive implements actor.Actor.
 func (s *shell) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
-	case *actor.Started, *actor.Restarting, *actor.Terminated:
+	case *actor.Started:
+		s.ctx = ctx
+	case *actor.Restarting, *actor.Terminated:
 	case *actor.Stopping:
 		s.guard(msg, s.desk.stop)
 	case *actor.Stopped:
+		s.ended = true
 		close(s.gone)
 	default:
 		s.receive(ctx, msg)
@@ -90,11 +107,16 @@ type quiet struct{}
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (quiet) IgnoreDeadLetterLogging() {}
 
+// props are what protoactor makes an actor of: the shell of a desk, and a mailbox that hands it its messages.
+func (s *System) props(name string, d desk, gone chan struct{}) *actor.Props {
+	sh := &shell{desk: d, gone: gone, log: s.log.With("actor", name)}
+	return actor.PropsFromProducer(func() actor.Actor { return sh }, actor.WithMailbox(func() actor.Mailbox { return newMailbox(sh) }))
+}
+
 // spawn starts an actor of its own for a desk.
 func (s *System) spawn(name string, d desk) ref {
 	r := ref{gone: make(chan struct{})}
-	props := actor.PropsFromProducer(func() actor.Actor { return &shell{desk: d, gone: r.gone, log: s.log.With("actor", name)} }, actor.WithMailbox(newMailbox))
-	pid, err := s.engine.Root.SpawnNamed(props, s.unique(name))
+	pid, err := s.engine.Root.SpawnNamed(s.props(name, d, r.gone), s.unique(name))
 	if err != nil {
 		panic(err) // names are unique by construction
 	}
