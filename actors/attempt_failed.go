@@ -173,7 +173,8 @@ func (l *life) clientWent(t *tried) (Answer, bool) {
 
 // story is the fact of an attempt that another one follows.
 func (l *life) story(t *tried) *request.Failed {
-	b := l.bill(t)
+	var b bill
+	l.bill(t, &b)
 	f := &request.Failed{
 		N: l.attempts, Class: string(t.class), UpstreamStatus: t.status, UpstreamID: t.upstreamID, Evidence: t.evidence,
 		Next: string(t.Next), Counted: l.counts(t), Usage: t.usage, UsageSource: t.source, Clamped: t.clamped, ServiceTier: t.tier,

@@ -24,10 +24,12 @@ func (l *life) admitted() {
 	}
 	f := l.paper.admitted.take()
 	plan := f.room[:0]
-	for _, c := range l.plan.Candidates {
+	for i := range l.plan.Candidates {
+		c := &l.plan.Candidates[i]
 		plan = append(plan, request.Candidate{Upstream: c.Upstream.ID, Tier: c.Tier, Why: c.Why})
 	}
-	f.Admitted = request.Admitted{Ask: l.c.Ask, InputEstimate: l.inputEstimate(), Plan: plan, Excluded: l.passedOver(l.excluded()), Affinity: l.plan.Affinity, PaidBy: l.purse.paidBy}
+	f.Ask, f.InputEstimate, f.Plan, f.Excluded = l.c.Ask, l.inputEstimate(), plan, l.passedOver(l.excluded())
+	f.Affinity, f.PaidBy = l.plan.Affinity, l.purse.paidBy
 	l.facts = slices.Insert(l.facts, 0, events.Fact(&f.Admitted))
 }
 
@@ -130,11 +132,11 @@ const neverLeft = "the store did not confirm the dispatch in time: nothing was s
 
 // afterDoubt is the end of a request whose last append is stored although the store had not said so; nil: none is in doubt. What
 // that append tells of an earlier attempt is not told again, and the attempt that it announces never left.
-func (l *life) afterDoubt(said request.Settled) *request.Settled {
+func (l *life) afterDoubt(said *request.Settled) *request.Settled {
 	if len(l.doubt) == 0 {
 		return nil
 	}
-	s := said // on its own: said costs nothing as long as nothing is in doubt
+	s := *said // the end that is told otherwise
 	if _, ok := l.doubt[len(l.doubt)-1].(*request.Dispatched); ok {
 		s.Class, s.Evidence = string(failure.Local), neverLeft
 	}

@@ -33,23 +33,24 @@ func (b *bill) intoFailed(f *request.Failed) {
 }
 
 // price computes what a usage costs by the prices in force at the call's time and by the present multipliers of the
-// upstream and of whoever pays.
-func price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, call pricing.Call, by catalog.Payer, u pricing.Usage) bill {
+// upstream and of whoever pays. The bill is empty before.
+func (b *bill) price(snap *catalog.Snapshot, up *catalog.CompiledUpstream, call pricing.Call, by catalog.Payer, u *pricing.Usage) {
 	m := snap.Multipliers(up, by)
 	call.Upstream = up.ID
-	return bill{Bill: pricing.Settle(snap, call, u, m), by: request.MultipliersOf(m)}
+	b.Settle(snap, &call, u, &m)
+	b.by = request.MultipliersOf(m)
 }
 
-// bill prices an attempt at the present candidate. Of an attempt whose usage is not known nothing is billed. The time
+// bill prices an attempt at the present candidate, into an empty bill. Of an attempt whose usage is not known nothing is billed. The time
 // that counts is the one at which the request was admitted, as the store tells it: whoever prices the attempt again finds
 // the same prices.
-func (l *life) bill(t *tried) bill {
+func (l *life) bill(t *tried, into *bill) {
 	if t.source == pricing.None {
-		return bill{}
+		return
 	}
-	return price(l.snap, l.up, pricing.Call{
+	into.price(l.snap, l.up, pricing.Call{
 		Model: l.model(), UpstreamModel: l.cand.UpstreamModel, ServiceTier: t.tier, At: l.admittedAt.Truncate(time.Microsecond),
-	}, payer(&l.c.Ask), t.usage)
+	}, payer(&l.c.Ask), &t.usage)
 }
 
 func payer(a *request.Ask) catalog.Payer { return catalog.Payer{Group: a.Group, Key: a.Key} }

@@ -55,6 +55,6 @@ func (l *life) row() []events.Row {
 // completed is the end of most requests, on its paper.
 func (l *life) completed(t *tried) *request.Settled {
 	s := l.paper.settled.take()
-	*s = request.Settled{Outcome: request.Completed, Status: t.status}
+	s.Outcome, s.Status = request.Completed, t.status
 	return s
 }

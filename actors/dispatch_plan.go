@@ -62,7 +62,7 @@ func (t *turns) take(c dialect.Capability) uint64 {
 // left alone: the present candidate lies in it.
 func (l *life) routes(live routing.Live) {
 	now := l.now()
-	q := routing.Query{
+	q := &routing.Query{
 		Capability: l.c.Endpoint.Capability, Client: l.c.Client, Model: l.c.Ask.Model, Key: l.key, Now: now, Seed: l.d.Random(),
 		Turn: l.d.turns.take(l.c.Endpoint.Capability), Exclude: l.failedU, ExcludeAccounts: l.failedA, Session: l.bound(now),
 		Length: int64(len(l.c.Body)), LastResort: true,

@@ -16,7 +16,7 @@ func (l *life) reject(r failure.Refusal) Answer {
 }
 
 func (l *life) rejected(r failure.Refusal, excluded []request.Exclusion) {
-	stored := l.afterDoubt(request.Settled{
+	stored := l.afterDoubt(&request.Settled{
 		Outcome: request.RejectedOut, Status: r.Status, Code: r.Code, Reason: r.Reason, Stage: r.Stage,
 	})
 	l.discard()
@@ -59,9 +59,10 @@ func (l *life) giveUp(r failure.Refusal) Answer {
 func (l *life) settled(s *request.Settled, t *tried) {
 	kept := waits(l.facts)
 	l.discard() // the story of a failed attempt that none followed is told by the settlement itself
-	stored := l.afterDoubt(*s)
+	stored := l.afterDoubt(s)
 	if t != nil {
-		b := l.bill(t)
+		var b bill
+		l.bill(t, &b)
 		b.free = !l.served && t.source != pricing.None && (s.Outcome == request.FailedOutcome || t.failed())
 		s.Class, s.UpstreamStatus, s.UpstreamID, s.Evidence = string(t.class), t.status, t.upstreamID, t.evidence
 		s.Usage, s.UsageSource, s.Clamped, s.ServiceTier, s.ResponseID = t.usage, t.source, t.clamped, t.tier, t.answerID

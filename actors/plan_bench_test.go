@@ -84,7 +84,7 @@ func TestPlanningWithLimitsAndBlocksOfModelsAllocatesNothing(t *testing.T) {
 	tellLimits(s)
 	var p routing.Plan
 	q := routing.Query{Capability: dialect.CapChat, Key: snap.Key("k"), Model: "gpt-5", LastResort: true, Now: time.Now()}
-	if n := testing.AllocsPerRun(50, func() { routing.Make(q, snap, s.Board(), &p) }); n > 0 || len(p.Candidates) != 40 {
+	if n := testing.AllocsPerRun(50, func() { routing.Make(&q, snap, s.Board(), &p) }); n > 0 || len(p.Candidates) != 40 {
 		t.Errorf("%v allocations, %d candidates", n, len(p.Candidates))
 	}
 }
@@ -107,7 +107,7 @@ func BenchmarkPlanOnTheBoard(b *testing.B) {
 			for b.Loop() {
 				q.Seed++
 				q.Now, q.Turn = time.Now(), d.turns.take(q.Capability)
-				routing.Make(q, snap, s.Board(), &p)
+				routing.Make(&q, snap, s.Board(), &p)
 			}
 			if len(p.Candidates) != 200 {
 				b.Fatal(len(p.Candidates))

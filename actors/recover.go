@@ -135,7 +135,8 @@ func abandoned(s *request.Story, snap *catalog.Snapshot, now time.Time) *request
 	}
 	ask := s.Ask()
 	call := pricing.Call{Model: d.PricedModel(ask.Model), UpstreamModel: d.UpstreamModel, ServiceTier: tier, At: s.AdmittedAt}
-	b := price(snap, up, call, payer(&ask), u)
+	var b bill
+	b.price(snap, up, call, payer(&ask), &u)
 	b.into(out)
 	return out
 }

@@ -46,102 +46,93 @@ var (
 // usage is, so call it only for an attempt that is to be paid. No rates (nil) is an unpriced attempt, not an error.
 // Multipliers of the upstream scale prices of tokens only (C34), those of group and key all that the caller pays.
 func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
-	if err := u.Check(); err != nil {
+	var b Breakdown
+	if err := b.price(p, &u, &m); err != nil {
 		return Breakdown{}, err
 	}
-	if err := m.check(); err != nil {
-		return Breakdown{}, err
-	}
-	if p == nil {
-		return Breakdown{Unpriced: true}, nil
-	}
-	if !p.valid() {
-		return Breakdown{}, ErrRate
-	}
-	up, err := costs(p, &u, &m, One, One)
-	if err != nil {
-		return Breakdown{}, err
-	}
-	key := m.key()
-	if m.Group == One && key == One {
-		return Breakdown{Upstream: up, Caller: up}, nil
-	}
-	caller, err := costs(p, &u, &m, m.Group, key)
-	if err != nil {
-		return Breakdown{}, err
-	}
-	return Breakdown{Upstream: up, Caller: caller}, nil
+	return b, nil
 }
 
-// costs prices every class. group and key scale everything.
-func costs(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) (Costs, error) {
-	var c Costs
+// price is Cost into an empty breakdown. What is in it after an error means nothing.
+func (b *Breakdown) price(p *Rates, u *Usage, m *Multipliers) error {
+	if err := u.Check(); err != nil {
+		return err
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	if p == nil {
+		b.Unpriced = true
+		return nil
+	}
+	if !p.valid() {
+		return ErrRate
+	}
+	ok := b.Upstream.price(p, u, m, One, One)
+	if key := m.key(); m.Group == One && key == One {
+		b.Caller = b.Upstream
+	} else {
+		ok = ok && b.Caller.price(p, u, m, m.Group, key)
+	}
+	if !ok {
+		return ErrOverflow
+	}
+	return nil
+}
+
+// price prices every class. group and key scale everything. False: it is beyond an Amount.
+func (c *Costs) price(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) bool {
 	output, reasoning := u.Output, int64(0)
 	if p.Reasoning != p.Output {
 		output, reasoning = u.Output-u.Reasoning, u.Reasoning
 	}
-	for _, class := range [...]struct {
-		into   *money.Amount
-		tokens int64
-		price  Price
-		m      Multiplier
-	}{
-		{&c.Input, u.Input, p.Input, m.Input},
-		{&c.CachedInput, u.CachedInput, p.CachedInput, m.Input},
-		{&c.CacheWrite5m, u.CacheWrite5m, p.CacheWrite5m, m.Input},
-		{&c.CacheWrite1h, u.CacheWrite1h, p.CacheWrite1h, m.Input},
-		{&c.AudioInput, u.AudioInput, p.AudioInput, m.Input},
-		{&c.ImageInput, u.ImageInput, p.ImageInput, m.Input},
-		{&c.Output, output, p.Output, m.Output},
-		{&c.Reasoning, reasoning, p.Reasoning, m.Output},
-		{&c.AudioOutput, u.AudioOutput, p.AudioOutput, m.Output},
-		{&c.ImageOutput, u.ImageOutput, p.ImageOutput, m.Output},
-	} {
-		if class.tokens == 0 || class.price == 0 {
-			continue
-		}
-		// Units: 1e-12 (price) × 1e-4 × 1e-4 × 1e-4 (multipliers) = 1e-24 USD, fourteen places below an Amount.
-		v, ok := product(uint64(class.tokens), uint64(class.price), uint64(class.m)*uint64(group)*uint64(key), 1e14)
-		if !ok {
-			return Costs{}, ErrOverflow
-		}
-		*class.into = v
-	}
-	for _, class := range [...]struct {
-		into  *money.Amount
-		n     int64
-		price money.Amount
-	}{
-		{&c.PerRequest, 1, p.PerRequest},
-		{&c.Images, u.Images, p.PerImage},
-		{&c.WebSearches, u.WebSearches, p.PerWebSearch},
-		{&c.FileSearches, u.FileSearches, p.PerFileSearch},
-	} {
-		if class.n == 0 || class.price == 0 {
-			continue
-		}
-		v, ok := product(uint64(class.n), uint64(class.price), uint64(group)*uint64(key), 1e8)
-		if !ok {
-			return Costs{}, ErrOverflow
-		}
-		*class.into = v
-	}
-	return c.summed()
+	s := scale{by: uint64(group) * uint64(key)}
+	c.Input = s.tokens(u.Input, p.Input, m.Input)
+	c.CachedInput = s.tokens(u.CachedInput, p.CachedInput, m.Input)
+	c.CacheWrite5m = s.tokens(u.CacheWrite5m, p.CacheWrite5m, m.Input)
+	c.CacheWrite1h = s.tokens(u.CacheWrite1h, p.CacheWrite1h, m.Input)
+	c.AudioInput = s.tokens(u.AudioInput, p.AudioInput, m.Input)
+	c.ImageInput = s.tokens(u.ImageInput, p.ImageInput, m.Input)
+	c.Output = s.tokens(output, p.Output, m.Output)
+	c.Reasoning = s.tokens(reasoning, p.Reasoning, m.Output)
+	c.AudioOutput = s.tokens(u.AudioOutput, p.AudioOutput, m.Output)
+	c.ImageOutput = s.tokens(u.ImageOutput, p.ImageOutput, m.Output)
+	c.PerRequest = s.things(1, p.PerRequest)
+	c.Images = s.things(u.Images, p.PerImage)
+	c.WebSearches = s.things(u.WebSearches, p.PerWebSearch)
+	c.FileSearches = s.things(u.FileSearches, p.PerFileSearch)
+	c.Total = s.total
+	return !s.over
 }
 
-// summed is c with its total.
-func (c Costs) summed() (Costs, error) {
-	total, ok := money.Amount(0), true
-	for _, v := range [...]money.Amount{
-		c.Input, c.CachedInput, c.CacheWrite5m, c.CacheWrite1h, c.Output, c.Reasoning, c.AudioInput, c.AudioOutput,
-		c.ImageInput, c.ImageOutput, c.PerRequest, c.Images, c.WebSearches, c.FileSearches,
-	} {
-		if total, ok = add(total, v); !ok {
-			return Costs{}, ErrOverflow
-		}
+// scale is what all classes of an attempt are multiplied by, and their sum so far.
+type scale struct {
+	by    uint64 // group × key
+	total money.Amount
+	over  bool // a product, or the sum, is beyond an Amount
+}
+
+// tokens is what those of one class cost. Most attempts have two or three classes.
+func (s *scale) tokens(n int64, price Price, m Multiplier) money.Amount {
+	if n == 0 || price == 0 {
+		return 0
 	}
-	c.Total = total
-	return c, nil
+	// Units: 1e-12 (price) × 1e-4 × 1e-4 × 1e-4 (multipliers) = 1e-24 USD, fourteen places below an Amount.
+	return s.add(product(uint64(n), uint64(price), uint64(m)*s.by, 1e14))
+}
+
+// things is what is priced by the piece.
+func (s *scale) things(n int64, price money.Amount) money.Amount {
+	if n == 0 || price == 0 {
+		return 0
+	}
+	return s.add(product(uint64(n), uint64(price), s.by, 1e8))
+}
+
+func (s *scale) add(v money.Amount, ok bool) money.Amount {
+	total, fits := add(s.total, v)
+	s.total, s.over = total, s.over || !ok || !fits
+	return v
 }
 
 // product is a × b × c / d, rounded half to even; ok is false when it exceeds an Amount. It needs no arithmetic beyond

@@ -17,8 +17,8 @@ func (s Sheets) Least(u Usage, m Multipliers) Bound {
 
 // least is the cost of the whole usage at the cheapest rates, less what the roundings of its parts can take off.
 func least(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) money.Amount {
-	c, err := costs(p, u, m, group, key)
-	if err != nil {
+	var c Costs
+	if !c.price(p, u, m, group, key) {
 		return 0
 	}
 	return max(c.Total-slack, 0)

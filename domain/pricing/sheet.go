@@ -148,17 +148,22 @@ type Bill struct {
 
 // Settle prices one attempt that is to be paid. It never fails: what cannot be priced is Unpriced, at no cost, with a
 // Reason. Nothing used and no price is no reason.
-func Settle(b Book, c Call, u Usage, m Multipliers) Bill {
-	q, ok := b.Sheets(c.Model, c.UpstreamModel, c.Upstream, c.At).Quote(c.ServiceTier, u.InputTotal())
+func Settle(b Book, c Call, u Usage, m Multipliers) (bill Bill) {
+	bill.Settle(b, &c, &u, &m)
+	return bill
+}
+
+// Settle is the same in place, for a bill that is empty.
+func (bill *Bill) Settle(b Book, c *Call, u *Usage, m *Multipliers) {
+	var ok bool
+	bill.Quote, ok = b.Sheets(c.Model, c.UpstreamModel, c.Upstream, c.At).Quote(c.ServiceTier, u.InputTotal())
 	if !ok {
-		if u.IsZero() {
-			return Bill{}
+		if !u.IsZero() {
+			bill.Unpriced, bill.Reason = true, PriceNotFound
 		}
-		return Bill{Breakdown: Breakdown{Unpriced: true}, Reason: PriceNotFound}
+		return
 	}
-	cost, err := Cost(q.Rates, u, m)
-	if err != nil {
-		return Bill{Breakdown: Breakdown{Unpriced: true}, Reason: CalculationError}
+	if bill.Breakdown.price(bill.Rates, u, m) != nil {
+		*bill = Bill{Breakdown: Breakdown{Unpriced: true}, Reason: CalculationError}
 	}
-	return Bill{Quote: q, Breakdown: cost}
 }

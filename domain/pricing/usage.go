@@ -78,6 +78,11 @@ func (u Usage) Plus(v Usage) Usage {
 // Check returns ErrUsage when a class is negative, the reasoning part exceeds the output, or all tokens together do
 // not fit an int64.
 func (u Usage) Check() error {
+	tokens := u.Input | u.CachedInput | u.CacheWrite5m | u.CacheWrite1h | u.Output | u.Reasoning | u.AudioInput | u.AudioOutput |
+		u.ImageInput | u.ImageOutput
+	if things := u.Images | u.WebSearches | u.FileSearches; uint64(tokens) < 1<<59 && things >= 0 && u.Reasoning <= u.Output {
+		return nil // nothing is negative, and a sum of nine such numbers fits
+	}
 	for i, n := range u.list() {
 		if n < 0 {
 			return fmt.Errorf("%w: %s is negative (%d)", ErrUsage, classes[i], n)

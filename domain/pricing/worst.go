@@ -80,9 +80,12 @@ func (s Sheets) Worst(a Ask, m Multipliers) (Bound, error) {
 
 // most is the cost of the whole usage at the dearest rates, with room for the roundings of its parts.
 func most(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) (money.Amount, error) {
-	c, err := costs(p, u, m, group, key)
-	if err != nil || !costly(p, u, m) || group == 0 || key == 0 {
-		return c.Total, err
+	var c Costs
+	if !c.price(p, u, m, group, key) {
+		return 0, ErrOverflow
+	}
+	if !costly(p, u, m) || group == 0 || key == 0 {
+		return c.Total, nil
 	}
 	total, ok := add(c.Total, slack)
 	if !ok {

@@ -141,8 +141,8 @@ func TestAPlanWithAffinityDoesNotAllocate(t *testing.T) {
 	var live Live = board{upstreams: map[string]Figures{"b": {TTFT: time.Minute}}}
 	for _, l := range []affinity.Lookup{bound("b", "b-2"), bound("a", "a-2"), bound("x", "x")} {
 		q := Query{Capability: "openai_chat_compatible", Key: snap.Key("all"), Now: now, Model: "x", Session: l}
-		Make(q, snap, live, &p)
-		if n := testing.AllocsPerRun(100, func() { Make(q, snap, live, &p) }); n > 0 {
+		Make(&q, snap, live, &p)
+		if n := testing.AllocsPerRun(100, func() { Make(&q, snap, live, &p) }); n > 0 {
 			t.Errorf("%v allocations", n)
 		}
 	}

@@ -34,7 +34,7 @@ func TestWhatIsListedHasACandidate_A45(t *testing.T) {
 	}
 	var p Plan
 	q := Query{Capability: "openai_chat_compatible", Key: snap.Key("all"), Model: "three-x", Now: now}
-	if n := testing.AllocsPerRun(100, func() { Make(q, snap, board{}, &p) }); n > 0 || ids(&p) != "b" {
+	if n := testing.AllocsPerRun(100, func() { Make(&q, snap, board{}, &p) }); n > 0 || ids(&p) != "b" {
 		t.Errorf("%v allocations, %s", n, ids(&p))
 	}
 }

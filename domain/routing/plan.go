@@ -176,7 +176,7 @@ type Plan struct {
 // maker is one run of Make. It lives on the stack.
 type maker struct {
 	*Plan
-	q        Query
+	q        *Query
 	snap     *catalog.Snapshot
 	live     Live
 	batch    Batch // nil: live is none
@@ -196,7 +196,7 @@ type maker struct {
 // Make fills into with the plan for q. Order of the filters: capability, grants, model rules, breaker, exclusions,
 // accounts; then tiers ascending, and the strategy within a tier; then affinity. The pool to fall back to is used when
 // that of the capability has nobody who could serve now (C8, C9, C47): behind those that are only full.
-func Make(q Query, snap *catalog.Snapshot, live Live, into *Plan) {
+func Make(q *Query, snap *catalog.Snapshot, live Live, into *Plan) {
 	m := maker{Plan: into, q: q, snap: snap, live: live, grant: snap.Grant(q.Key), set: &snap.Settings.Scheduling,
 		strategy: snap.StrategyOf(q.Key), name: snap.ResolveName(q.Key, q.Model), random: q.Seed}
 	m.why = whys[m.strategy]

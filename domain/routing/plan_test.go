@@ -95,7 +95,7 @@ func plan(snap *catalog.Snapshot, live Live, q Query) *Plan {
 	}
 	q.Now, q.LastResort = now, true
 	var p Plan
-	Make(q, snap, live, &p)
+	Make(&q, snap, live, &p)
 	return &p
 }
 
@@ -276,7 +276,7 @@ func shares(snap *catalog.Snapshot, live Live, n int) map[string]float64 {
 	var p Plan
 	for seed := range n {
 		q.Seed = uint64(seed) * 0x2545f4914f6cdd1d
-		Make(q, snap, live, &p)
+		Make(&q, snap, live, &p)
 		first[p.Candidates[0].Upstream.ID] += 1 / float64(n)
 	}
 	return first
@@ -349,9 +349,9 @@ func TestAPlanIsReusedWithoutTraces(t *testing.T) {
 	for _, model := range []string{"m", "x", "m", "x"} {
 		for _, c := range []dialect.Capability{dialect.CapChat, dialect.CapGemini} {
 			q.Model, q.Capability = model, c
-			Make(q, snap, board{}, &p)
+			Make(&q, snap, board{}, &p)
 			var fresh Plan
-			Make(q, snap, board{}, &fresh)
+			Make(&q, snap, board{}, &fresh)
 			if show(&p) != show(&fresh) || p.Refusal != fresh.Refusal || p.Capability != fresh.Capability {
 				t.Fatalf("%s %s: %s, fresh %s", model, c, show(&p), show(&fresh))
 			}
@@ -412,7 +412,7 @@ func benchmark(b *testing.B, upstreams, accounts int, strategy string) {
 	b.ReportAllocs()
 	for b.Loop() {
 		q.Seed++
-		Make(q, snap, l, &p)
+		Make(&q, snap, l, &p)
 	}
 	if len(p.Candidates) != upstreams {
 		b.Fatal(show(&p))
@@ -432,8 +432,8 @@ func TestAPlanInTheSteadyStateDoesNotAllocate(t *testing.T) {
 	q := Query{Capability: dialect.CapChat, Key: snap.Key("all"), Now: now, Model: "x"}
 	var p Plan
 	var live Live = board{}
-	Make(q, snap, live, &p)
-	if n := testing.AllocsPerRun(100, func() { Make(q, snap, live, &p) }); n > 0 {
+	Make(&q, snap, live, &p)
+	if n := testing.AllocsPerRun(100, func() { Make(&q, snap, live, &p) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if !slices.ContainsFunc(p.Candidates, func(c Candidate) bool { return c.Upstream.ID == "a" }) {

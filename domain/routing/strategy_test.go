@@ -252,7 +252,7 @@ func TestTheLastResortComesAfterEverythingElse_E19(t *testing.T) {
 		t.Error(show(p))
 	}
 	unable := Plan{}
-	Make(Query{Capability: dialect.CapChat, Key: snap.Key("all"), Now: now}, snap, board{accounts: blocked}, &unable)
+	Make(&Query{Capability: dialect.CapChat, Key: snap.Key("all"), Now: now}, snap, board{accounts: blocked}, &unable)
 	if ids(&unable) != "b c" || unable.Excluded[0].Reason != NoAccount {
 		t.Errorf("a lease that takes no blocked account: %s", show(&unable))
 	}
@@ -325,8 +325,8 @@ func TestNoStrategyAllocatesInTheSteadyState(t *testing.T) {
 		var live Live = board{accounts: map[string]AccountFigures{"a-3": {}}}
 		for _, model := range []string{"a/x", "", "unknown"} {
 			q.Model = model
-			Make(q, snap, live, &p)
-			if n := testing.AllocsPerRun(100, func() { Make(q, snap, live, &p) }); n > 0 {
+			Make(&q, snap, live, &p)
+			if n := testing.AllocsPerRun(100, func() { Make(&q, snap, live, &p) }); n > 0 {
 				t.Errorf("%s, %q: %v allocations", strategy, model, n)
 			}
 		}
