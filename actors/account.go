@@ -115,7 +115,7 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 
 // try answers with the grant's verdict. Answering is the last thing it does: from then on the grant is another's.
 func (a *accountDesk) try(g *grant) {
-	now := a.sys.now()
+	now := g.now
 	g.verdict, g.until, g.scope, g.trial = verdictYes, time.Time{}, "", false
 	if !a.spec.Active || a.spec.ExpiresAt != nil && !now.Before(*a.spec.ExpiresAt) {
 		g.verdict = verdictInactive

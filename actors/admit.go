@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"cmp"
+	"strings"
 	"sync"
 
 	"github.com/penstock/penstock/domain/catalog"
@@ -21,7 +23,8 @@ func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan s
 	return s.admit(caller, key, w, gone, nil, entrance{at: s.now()})
 }
 
-// admit is Admit with a pulse, nil for none, and with what the limits look at: Limited, TooManyIPs.
+// admit is Admit with a pulse, nil for none, and with what the limits look at: Limited, TooManyIPs. A caller "" is that of the
+// key and of the user of the entrance.
 func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan struct{}, beat pulse, e entrance) (Pass, *Refusal) {
 	r := s.dir.Load().keys[key]
 	if r == nil {
@@ -30,7 +33,7 @@ func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan s
 	m := admits.Get().(*admit)
 	m.want, m.key, m.entry = w, key, e
 	s.send(r.pid, m)
-	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid, gone: r.gone}
+	pass := Pass{ID: w.ID, Caller: cmp.Or(caller, r.named(e.user, key)), Key: key, pid: r.pid, gone: r.gone}
 	first, ok := receive(m.replies, r.gone)
 	if !ok {
 		return Pass{}, &Refusal{Reason: s.goneReason(Evicted)}
@@ -78,13 +81,27 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 	return Pass{}, &Refusal{Reason: Aborted}
 }
 
+// named is callerID, which need not be made anew where it is that of the actor, as nearly always.
+func (r *callerRef) named(user, key string) CallerID {
+	kind, name := "user/", user
+	if user == "" {
+		kind, name = "key/", key
+	}
+	if rest, ok := strings.CutPrefix(r.id, kind); ok && rest == name {
+		return r.id
+	}
+	return callerID(user, key)
+}
+
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.
-func (s *System) Leave(p Pass) {
+func (s *System) Leave(p Pass) { s.giveBack(&p) }
+
+func (s *System) giveBack(p *Pass) {
 	if p.paid {
 		s.movedOn(p)
 	}
 	if p.paid && fired(p.gone) {
-		s.outlived(p)
+		s.outlived(*p)
 	} else if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)
 		m.id, m.key, m.bill, m.paid = p.ID, p.Key, p.bill, p.paid

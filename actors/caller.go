@@ -124,7 +124,7 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 	d.sys.before(d.id, msg)
 	switch m := msg.(type) {
 	case *admit:
-		d.admit(m, d.sys.now())
+		d.admit(m, m.entry.at)
 	case *leaveCaller:
 		d.leave(m.id, m.key)
 		d.settle(m)
@@ -150,20 +150,22 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 
 func (d *callerDesk) room(key string) bool { return d.keys[key] != nil && d.keys[key].Room() }
 
-// admit grants at once when both gates have room: who waits then waits for another key. Else it queues.
+// admit grants at once when both gates have room: who waits then waits for another key. Else it queues. Now is when it arrived,
+// a moment ago; only who waits needs to know better.
 func (d *callerDesk) admit(m *admit, now time.Time) {
+	own := d.keys[m.key]
 	switch {
-	case d.keys[m.key] == nil:
+	case own == nil:
 		m.refuse(UnknownCaller)
 	case d.gate.Holder(m.want.ID) != nil || d.gate.Waiter(m.want.ID) != nil:
 		m.refuse(LocalFault)
 	case !d.comesIn(m, now):
-	case d.gate.Room() && d.room(m.key):
-		d.hold(m, now)
+	case d.gate.Room() && own.Room():
+		d.hold(m, own, now)
 		m.replies <- admitted{funded: d.limits.Funded(m.want.ID.Request)}
 	default:
 		ask := m.want.ask(m)
-		ask.Key = m.key
+		ask.Key, now = m.key, d.sys.now()
 		switch _, err := d.gate.Enqueue(ask, now); {
 		case errors.Is(err, gate.ErrQueueFull):
 			d.turnBack(m, QueueFull)
@@ -177,9 +179,9 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 	}
 }
 
-// hold takes both slots; the caller has looked that there is room.
-func (d *callerDesk) hold(m *admit, now time.Time) {
-	for _, g := range [...]*gate.Gate{d.gate, d.keys[m.key]} {
+// hold takes both slots, the second one of its key; the caller has looked that there is room.
+func (d *callerDesk) hold(m *admit, own *gate.Gate, now time.Time) {
+	for _, g := range [...]*gate.Gate{d.gate, own} {
 		if _, err := g.Hold(m.want.ID, m.key, now); err == nil {
 			g.Confirm(m.want.ID, "")
 		}
@@ -226,7 +228,7 @@ func (d *callerDesk) serve(now time.Time) {
 			m.replies <- admitted{refusal: limited(no)}
 			continue
 		}
-		d.hold(m, now)
+		d.hold(m, d.keys[m.key], now)
 		m.replies <- admitted{funded: d.limits.Funded(m.want.ID.Request)}
 	}
 }

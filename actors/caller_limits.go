@@ -14,6 +14,7 @@ import (
 // entrance is what the limits of a caller look at.
 type entrance struct {
 	at      time.Time // of arrival
+	user    string    // of the key; "": none
 	tokens  int64     // estimate of the input
 	address netip.Addr
 }
@@ -140,7 +141,7 @@ func (s *System) outlived(p Pass) {
 }
 
 // movedOn tells what a request has cost to the actor to which its key has moved meanwhile.
-func (s *System) movedOn(p Pass) {
+func (s *System) movedOn(p *Pass) {
 	if r := s.dir.Load().keys[p.Key]; r != nil && r.pid != p.pid && r.id != p.Caller {
 		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, At: p.bill.At, Cost: p.bill.Cost, Moved: true}, left: true})
 	}

@@ -217,7 +217,7 @@ func (l *life) spent() *failure.Refusal {
 // configuration is another one the plan is made anew; the lease is useful when it is of one of its candidates.
 func (l *life) lookAgain() (useful bool, _ *failure.Refusal) {
 	was := l.snap
-	if r := l.renew(); r != nil {
+	if r := l.renew(l.now()); r != nil {
 		return false, r
 	}
 	if l.snap != was {

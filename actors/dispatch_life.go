@@ -35,7 +35,7 @@ type life struct {
 	failedU []string // upstreams and accounts that failed in this request
 	failedA []string
 
-	admittedAt, tookAt time.Time // of the rows of Admitted and of the last fact
+	entered, admittedAt, tookAt time.Time // past the caller's limits; of the rows of Admitted and of the last fact
 
 	stream  string // its name; "" until it is needed
 	version int64  // facts stored, or on their way
@@ -124,11 +124,14 @@ func (l *life) enter() *failure.Refusal {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}
 	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID, Class: l.key.Class(), Weight: l.key.FairWeight()}
-	pass, no := l.d.System.admit(callerID(l.key.User, l.key.ID), l.key.ID, want, l.c.Gone.Done, l.pulse(),
-		entrance{l.c.At, l.charged(), l.c.Address})
+	pass, no := l.d.System.admit("", l.key.ID, want, l.c.Gone.Done, l.pulse(),
+		entrance{at: l.c.At, user: l.key.User, tokens: l.charged(), address: l.c.Address})
 	if no == nil {
-		l.pass, l.hasPass = pass, true
-		return l.renew() // it may have waited
+		l.pass, l.hasPass, l.entered = pass, true, l.c.At // a moment ago, unless it has waited
+		if pass.Waited > 0 {
+			l.entered = l.now()
+		}
+		return l.renew(l.entered)
 	}
 	switch no.Reason {
 	case Limited:
@@ -142,7 +145,7 @@ func (l *life) enter() *failure.Refusal {
 		r := failure.New(failure.ClientDisconnect, "").At(failure.StageAuthFilter) // it waited for a slot of its own
 		return &r
 	case Evicted, UnknownCaller: // the key was removed meanwhile, or moved to another owner
-		if r := l.renew(); r != nil {
+		if r := l.renew(l.now()); r != nil {
 			return r
 		}
 	}
@@ -155,9 +158,9 @@ func refuse(code, reason string) *failure.Refusal {
 }
 
 // renew takes the configuration that is in force now, and looks again whether the key may do what it asks for.
-func (l *life) renew() *failure.Refusal {
+func (l *life) renew(now time.Time) *failure.Refusal {
 	snap := l.d.Catalog()
-	if denied := snap.Authorize(l.key, l.now()); denied != catalog.Accepted {
+	if denied := snap.Authorize(l.key, now); denied != catalog.Accepted {
 		return refuse(string(denied), "")
 	}
 	key := snap.Key(l.key.ID)
@@ -192,7 +195,7 @@ func (l *life) leave() {
 	if l.hasPass {
 		l.hasPass = false
 		l.settleShared()
-		l.d.System.Leave(l.pass)
+		l.d.System.giveBack(&l.pass)
 	}
 	l.leaveWay()
 }

@@ -61,7 +61,10 @@ func (t *turns) take(c dialect.Capability) uint64 {
 // routes makes a plan by the present snapshot, without what has failed in this request. The memory of an earlier plan is
 // left alone: the present candidate lies in it.
 func (l *life) routes(live routing.Live) {
-	now := l.now()
+	now := l.entered
+	if l.planned {
+		now = l.now()
+	}
 	q := &routing.Query{
 		Capability: l.c.Endpoint.Capability, Client: l.c.Client, Model: l.c.Ask.Model, Key: l.key, Now: now, Seed: l.d.Random(),
 		Turn: l.d.turns.take(l.c.Endpoint.Capability), Exclude: l.failedU, ExcludeAccounts: l.failedA, Session: l.bound(now),

@@ -39,6 +39,7 @@ type grant struct {
 	model    string // for blocks and breakers of single models
 	last     bool   // last resort: an account serves although it is blocked, unless an operator blocked it
 	since    time.Time
+	now      time.Time     // when an account was asked last: it and its upstream judge by the same moment
 	try      *tryUpstream  // the asker: one of these two
 	join     *joinUpstream //
 	queued   bool          // join only: it serves a waiter of the queue

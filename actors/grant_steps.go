@@ -74,7 +74,7 @@ func (u *upstreamDesk) askNext(g *grant, now time.Time) bool {
 		if !u.may(c, g, now) || !u.acquireOwn(c, g, now) {
 			continue
 		}
-		g.asked = c
+		g.asked, g.now = c, now
 		u.sys.send(c.pid, &g.ask)
 		return true
 	}

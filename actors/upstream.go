@@ -97,14 +97,16 @@ func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
 		return
 	}
 	u.sys.before(u.id, msg)
+	if m, ok := msg.(*leaseAnswer); ok { // part of what was begun a moment ago
+		u.answered(m.grant, m.grant.now)
+		return
+	}
 	now := u.sys.now()
 	switch m := msg.(type) {
 	case *tryUpstream:
 		if r := u.begin(&m.grant, now); r.Reason != "" {
 			m.refuseWith(r)
 		}
-	case *leaseAnswer:
-		u.answered(m.grant, now)
 	case *finishLease:
 		u.finish(m, now)
 		finishes.Put(m)
