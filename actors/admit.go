@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"strings"
 	"sync"
 
@@ -33,7 +32,10 @@ func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan s
 	m := admits.Get().(*admit)
 	m.want, m.key, m.entry = w, key, e
 	s.send(r.pid, m)
-	pass := Pass{ID: w.ID, Caller: cmp.Or(caller, r.named(e.user, key)), Key: key, pid: r.pid, gone: r.gone}
+	if caller == "" {
+		caller = r.named(e.user, key)
+	}
+	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid, gone: r.gone}
 	first, ok := receive(m.replies, r.gone)
 	if !ok {
 		return Pass{}, &Refusal{Reason: s.goneReason(Evicted)}

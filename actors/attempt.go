@@ -89,7 +89,7 @@ func (l *life) attempt() (a Answer, done bool) {
 
 // send makes one call; until its end the client's going cuts it.
 func (l *life) send(fresh bool) (Incoming, error) {
-	l.cut = l.room.cut.take()
+	l.cut = l.paper.cut.take()
 	if !l.c.Gone.Hold((*parting)(l)) {
 		(*parting)(l).Close()
 	}

@@ -23,7 +23,7 @@ func isHidden(name string) bool {
 
 // passing are the headers of an upstream's answer that the client gets.
 func (l *life) passing() []Header {
-	l.headers = l.room.head.take()[:0]
+	l.headers = l.paper.head.take()[:0]
 	l.way.heard.Forget()
 	l.in.Headers(l.passOn)
 	return l.headers

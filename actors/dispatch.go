@@ -94,11 +94,15 @@ func (d *Dispatcher) Begin(c *Call) (a Answer) {
 			a = l.panicked(r)
 		}
 	}()
-	return l.run()
+	if a = l.run(); a.Stream == nil {
+		l.recycle()
+	}
+	return a
 }
 
 func (d *Dispatcher) newLife(c *Call) *life {
-	l := &life{d: d, c: c, snap: d.Catalog(), key: c.Key, now: d.Now}
+	l := lives.Get().(*life)
+	l.d, l.c, l.snap, l.key, l.now = d, c, d.Catalog(), c.Key, d.Now
 	l.newPaper()
 	if c.Opener != nil && c.Ask.Stream && c.Endpoint.Kind == dialect.Generate {
 		l.alive = dialect.NewHeartbeat(l.snap.Settings.KeepAlive, c.Endpoint.Dialect, l.format(), true, c.At)
@@ -111,7 +115,9 @@ func (d *Dispatcher) newLife(c *Call) *life {
 // has room: what overloads the store is not helped by more events.
 func (d *Dispatcher) Refuse(c *Call, r failure.Refusal) Answer {
 	if d.Journal.Room() == nil {
-		d.newLife(c).rejected(r, nil)
+		l := d.newLife(c)
+		l.rejected(r, nil)
+		l.recycle()
 	}
 	return Refused(c, r, false)
 }

@@ -33,7 +33,7 @@ func (t *trial) drop(account string) {
 // acquire gets a lease: at once from the first candidate that has one free, else by waiting at all of them that have a
 // queue. A refusal says that there is nothing to hope for.
 func (l *life) acquire() *failure.Refusal {
-	l.recall = l.room.back.take()
+	l.recall = l.paper.back.take()
 	want := Want{
 		ID: LeaseID{Request: l.c.ID, Attempt: l.attempts + 1}, Key: l.c.Ask.Key, Class: l.key.Class(), Weight: l.key.FairWeight(),
 		Recall: l.recall,

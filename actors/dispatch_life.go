@@ -3,6 +3,7 @@ package actors
 import (
 	"io"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
@@ -18,7 +19,8 @@ import (
 // connection; only clientGone may come from another.
 //
 // It alone numbers the versions of its stream. What it holds of others (room, pass, lease, the upstream's answer) it
-// gives back exactly once, in settled or rejected.
+// gives back exactly once, in settled or rejected. When it is over, another request gets its memory: see recycle. What others
+// may keep for longer is on its paper.
 type life struct {
 	d    *Dispatcher
 	c    *Call
@@ -67,22 +69,33 @@ type life struct {
 	served   bool              // something of an answer has been handed to the client
 	ended    bool              // the terminal fact is stored, or on its way
 	cut      *Gone             // of the attempt under way
+	watched  bool              // the client went, and who has seen it may still have the life in hand
 	recall   *Gone             // of the lease: fires when an operator wants it back
 	alive    dialect.Heartbeat // signs of life while it waits
 	out      io.Writer         // what the client reads, once its head was sent while it waited
 	in       Incoming          // the answer that is being read
 	headers  []Header          // of it, those that the client gets
 
-	// Room for what the first attempt needs, so that it is not allocated piece by piece. What is in it belongs to the
-	// fields above, and to whoever is called.
+	// Room for what an attempt needs, so that it is not allocated piece by piece. What is in it belongs to the fields above,
+	// and to whoever is called for as long as that takes.
 	room struct {
-		cut  sheet[Gone]
-		back sheet[Gone]
 		out  Outgoing
 		seen tried
 		told Outcome
-		head sheet[[6]Header] // of an answer; the client's until it was written
 	}
+}
+
+var lives = sync.Pool{New: func() any { return new(life) }}
+
+// recycle gives the memory of a life that is over to another request. Nobody has it any more: its client's Gone has let go of it
+// in leave, unless the client went, actors have copies of what they were told, and whatever else is kept is on the paper. A
+// life that is not given back, such as one that panicked, is garbage.
+func (l *life) recycle() {
+	if l.way != nil || l.watched {
+		return
+	}
+	*l = life{}
+	lives.Put(l)
 }
 
 // run takes the request through its stages until there is an answer.
@@ -223,6 +236,7 @@ func (l *life) closeAnswer() {
 // leftBehind ends the watch for the client and says whether it had gone.
 func (l *life) leftBehind() bool {
 	gone := !l.c.Gone.Release()
+	l.watched = l.watched || gone
 	l.recall.Release()
 	l.cut.End()
 	return gone

@@ -5,14 +5,18 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// paper is the memory of what nearly every request writes: two rows with three facts. It is allocated as one, apart from
-// the life, since others keep the facts. What a request writes beyond that is allocated piece by piece.
+// paper is the memory of what others may keep beyond the request, and never used again: two rows with three facts, which is what
+// nearly every request writes; what an operator, a client or a clock may fire late; and the headers of an answer, which are the
+// client's until they are written. It is allocated as one. What a request needs beyond that is allocated piece by piece.
 type paper struct {
 	admitted   sheet[admission]
 	dispatched sheet[request.Dispatched]
 	settled    sheet[request.Settled]
 	facts      [4]events.Fact
 	rows       [2]events.Row
+	cut        sheet[Gone] // of an attempt
+	back       sheet[Gone] // of a lease, for who wants it back
+	head       sheet[[6]Header]
 }
 
 // admission is a fact with room for the candidates of most plans.

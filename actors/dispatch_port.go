@@ -78,10 +78,10 @@ func (e *SendError) Unwrap() error { return e.Err }
 type Gone struct {
 	mu    sync.Mutex
 	fired bool
+	over  bool          // End was called
 	done  chan struct{} // made when first asked for
 	cut   io.Closer     // what the request hangs on now
 	later *time.Timer   // of FireAfter
-	over  bool          // End was called
 }
 
 // Fire says that the client is gone. Only the first call does anything.

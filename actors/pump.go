@@ -128,7 +128,9 @@ func (s *stream) run(w io.Writer) (err error) {
 		if r := recover(); r != nil {
 			s.l.panicked(r)
 			err = errPanicked
+			return
 		}
+		s.l.recycle()
 	}()
 	for {
 		s.write(w)
