@@ -143,10 +143,10 @@ func (l *life) format() dialect.Format {
 func (l *life) whole() (Answer, bool) {
 	body, err := readAll(l.in, answerMax)
 	t, headers, plain := l.seen(), l.passing(), decoded(l.in, body, answerMax)
-	o := failure.Observation{Status: t.status, Header: l.in.Header}
 	if err != nil {
-		return l.failed(l.broken(t, err, o))
+		return l.failed(l.broken(t, err, failure.Observation{Status: t.status, Header: l.in.Header}))
 	}
+	var o failure.Observation
 	a := dialect.ReadAnswer(l.c.Endpoint.Dialect, plain)
 	switch {
 	case len(body) == 0:
@@ -160,6 +160,7 @@ func (l *life) whole() (Answer, bool) {
 		l.count(t, &a, 0)
 	}
 	if o.BodyEmpty || o.InvalidAnswer || o.StreamFailedBeforeContent {
+		o.Status, o.Header = t.status, l.in.Header
 		return l.failed(l.observe(t, o, plain))
 	}
 	l.closeAnswer()

@@ -173,10 +173,10 @@ func refuse(code, reason string) *failure.Refusal {
 // renew takes the configuration that is in force now, and looks again whether the key may do what it asks for.
 func (l *life) renew(now time.Time) *failure.Refusal {
 	snap := l.d.Catalog()
-	if denied := snap.Authorize(l.key, now); denied != catalog.Accepted {
+	key, denied := snap.Present(l.key, now)
+	if denied != catalog.Accepted {
 		return refuse(string(denied), "")
 	}
-	key := snap.Key(l.key.ID)
 	if !snap.AllowsModel(key, l.c.Ask.Model) {
 		return refuse(failure.ModelNotAllowedForKey, "")
 	}

@@ -14,6 +14,7 @@ import (
 // itinerary is the memory of a request's way: its plan, what of it is left, and what it may still cost. The next request
 // uses it again, so that nothing of it may be held beyond the request.
 type itinerary struct {
+	query  routing.Query
 	plan   routing.Plan
 	budget routing.Budget
 	tries  []trial
@@ -41,6 +42,7 @@ func (l *life) leaveWay() {
 	p := &w.plan
 	p.Candidates, p.Excluded, p.ExcludedAccounts = p.Candidates[:0], p.Excluded[:0], p.ExcludedAccounts[:0]
 	p.Refusal, p.Affinity, p.Origin = failure.Refusal{}, "", ""
+	w.query = routing.Query{}
 	clear(w.tries)
 	itineraries.Put(w)
 }
@@ -65,7 +67,8 @@ func (l *life) routes(live routing.Live) {
 	if l.planned {
 		now = l.now()
 	}
-	q := &routing.Query{
+	q := &l.way.query
+	*q = routing.Query{
 		Capability: l.c.Endpoint.Capability, Client: l.c.Client, Model: l.c.Ask.Model, Key: l.key, Now: now, Seed: l.d.Random(),
 		Turn: l.d.turns.take(l.c.Endpoint.Capability), Exclude: l.failedU, ExcludeAccounts: l.failedA, Session: l.bound(now),
 		Length: int64(len(l.c.Body)), LastResort: true,

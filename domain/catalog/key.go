@@ -112,21 +112,27 @@ const (
 // revocation holds from the next request on, whatever a cache of verified secrets says (A23, A24). An owner that is
 // not in force counts as disabled.
 func (s *Snapshot) Authorize(k *Key, now time.Time) Denial {
+	_, denied := s.Present(k, now)
+	return denied
+}
+
+// Present is Authorize with what this snapshot says of the key, when it is accepted.
+func (s *Snapshot) Present(k *Key, now time.Time) (*Key, Denial) {
 	if k == nil {
-		return InvalidKey
+		return nil, InvalidKey
 	}
 	verified := k.Hash
 	k = s.keys.byID[k.ID] // what was given may be from an older snapshot
 	if k == nil || k.Hash != verified || k.Revoked {
-		return InvalidKey
+		return nil, InvalidKey
 	}
 	if k.ExpiresAt != nil && !now.Before(*k.ExpiresAt) {
-		return ExpiredKey
+		return nil, ExpiredKey
 	}
 	if k.User != "" {
 		if owner := s.users[k.User]; owner == nil || owner.Disabled {
-			return DisabledKey
+			return nil, DisabledKey
 		}
 	}
-	return Accepted
+	return k, Accepted
 }

@@ -126,6 +126,7 @@ func (b *priceBook) has(upstream, model string) bool {
 // priceIndex finds the price of a model. Within a list newer effective dates come first.
 type priceIndex struct {
 	exact map[priceKey][]*rated
+	local bool         // some exact ones are of a single upstream
 	globs []globPrices // those with an upstream first, then the longer pattern, then by text
 }
 
@@ -160,6 +161,7 @@ func indexPrices(list []*rated) priceIndex {
 			into = globs
 		}
 		into[key] = append(into[key], r)
+		x.local = x.local || r.Upstream != ""
 	}
 	for _, list := range x.exact {
 		newestFirst(list)
@@ -223,7 +225,7 @@ func (x *priceIndex) find(model, upstream string, at time.Time) *rated {
 	if model == "" {
 		return nil
 	}
-	if upstream != "" {
+	if x.local && upstream != "" {
 		if r := begun(x.exact[priceKey{model, upstream}], at); r != nil {
 			return r
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -87,15 +88,25 @@ func ParseDecimal(s string, places int) (int64, error) {
 
 // AppendDecimal appends n units of 10^-places to b in the shortest exact form.
 func AppendDecimal(b []byte, n int64, places int) []byte {
+	if n == 0 {
+		return append(b, '0')
+	}
 	u := uint64(n)
 	if n < 0 {
 		b = append(b, '-')
 		u = -u
 	}
+	for places > 0 && u%10 == 0 { // most amounts are round
+		u /= 10
+		places--
+	}
+	if places == 0 {
+		return strconv.AppendUint(b, u, 10)
+	}
 	var d [40]byte
 	i := len(d)
 	for k := 0; k <= places || u > 0; k++ {
-		if k == places && places > 0 {
+		if k == places {
 			i--
 			d[i] = '.'
 		}
@@ -103,14 +114,5 @@ func AppendDecimal(b []byte, n int64, places int) []byte {
 		d[i] = byte('0' + u%10)
 		u /= 10
 	}
-	out := d[i:]
-	if places > 0 {
-		for out[len(out)-1] == '0' {
-			out = out[:len(out)-1]
-		}
-		if out[len(out)-1] == '.' {
-			out = out[:len(out)-1]
-		}
-	}
-	return append(b, out...)
+	return append(b, d[i:]...)
 }
