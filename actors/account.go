@@ -120,9 +120,8 @@ func (a *accountDesk) try(g *grant) {
 	if !a.spec.Active || a.spec.ExpiresAt != nil && !now.Before(*a.spec.ExpiresAt) {
 		g.verdict = verdictInactive
 	} else if p, ok := a.permit(g, now); ok {
-		switch _, err := a.gate.Hold(g.id, g.key, now); err {
+		switch a.gate.Take(g.id, g.key, a.spec.ID, now) {
 		case nil:
-			a.gate.Confirm(g.id, a.spec.ID)
 			if p.Probe != 0 {
 				a.trials[g.id], g.trial = p, true
 			}

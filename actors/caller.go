@@ -181,11 +181,8 @@ func (d *callerDesk) admit(m *admit, now time.Time) {
 
 // hold takes both slots, the second one of its key; the caller has looked that there is room.
 func (d *callerDesk) hold(m *admit, own *gate.Gate, now time.Time) {
-	for _, g := range [...]*gate.Gate{d.gate, own} {
-		if _, err := g.Hold(m.want.ID, m.key, now); err == nil {
-			g.Confirm(m.want.ID, "")
-		}
-	}
+	_ = d.gate.Take(m.want.ID, m.key, "", now)
+	_ = own.Take(m.want.ID, m.key, "", now)
 }
 
 func (d *callerDesk) leave(id LeaseID, key string) {

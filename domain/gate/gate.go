@@ -124,6 +124,15 @@ func (g *Gate) Hold(id LeaseID, key string, now time.Time) (*Holder, error) {
 	return h, nil
 }
 
+// Take is Hold and Confirm in one, for an owner that asks nobody else.
+func (g *Gate) Take(id LeaseID, key, account string, now time.Time) error {
+	h, err := g.Hold(id, key, now)
+	if err == nil {
+		g.confirm(h, account)
+	}
+	return err
+}
+
 // Confirm makes a slot that was set aside a granted one. It says false when the lease holds none, was confirmed, or
 // was evicted meanwhile; then the owner gives it back.
 func (g *Gate) Confirm(id LeaseID, account string) bool {
@@ -131,12 +140,16 @@ func (g *Gate) Confirm(id LeaseID, account string) bool {
 	if h == nil || h.Phase != Granting || h.Evicted != "" {
 		return false
 	}
+	g.confirm(h, account)
+	return true
+}
+
+func (g *Gate) confirm(h *Holder, account string) {
 	h.Account, h.Phase = account, Granted
 	g.totals.Granted++
 	if g.policy.PerKey {
 		g.tally.add(h.Key)
 	}
-	return true
 }
 
 // Free gives a slot back that was never used, or whose use shall teach nothing. It says whether the lease held one;

@@ -67,6 +67,23 @@ func TestASlotIsFreedOnce(t *testing.T) { // A61, pain 35
 	}
 }
 
+func TestTakingASlotGrantsItAtOnce(t *testing.T) {
+	slots := 1
+	g := New(Policy{Slots: &slots, PerKey: true})
+	if err := g.Take(id(1), "k", "a", t0); err != nil {
+		t.Fatal(err)
+	}
+	if h := g.Holder(id(1)); h == nil || h.Phase != Granted || h.Account != "a" || h.Key != "k" || !h.Since.Equal(t0) {
+		t.Fatalf("%+v", h)
+	}
+	if again, full := g.Take(id(1), "k", "a", t0), g.Take(id(2), "k", "a", t0); again != ErrDuplicate || full != ErrFull {
+		t.Fatalf("%v, %v", again, full)
+	}
+	if g.Confirm(id(1), "b") || g.Totals().Granted != 1 || g.Shares(1).Top[0].Served != 1 || g.Held() != 1 {
+		t.Fatalf("granted more than once: %+v", g.Totals())
+	}
+}
+
 func TestConfirmCountsAGrantOnce(t *testing.T) {
 	g := New(Policy{Slots: some(1)})
 	if g.Confirm(id(1), "a") {
