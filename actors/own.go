@@ -53,6 +53,9 @@ func (c *child) refused(g *grant, now time.Time) {
 
 // shut says whether an account is known to be blocked for what a grant asks for, and until when, if that is known.
 func (c *child) shut(g *grant, now time.Time) (until time.Time, is bool) {
+	if len(c.marks) == 0 {
+		return time.Time{}, false
+	}
 	until, is = c.shutFor("", g.last, now)
 	if at, too := c.shutFor(g.model, g.last, now); too {
 		is = true

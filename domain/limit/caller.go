@@ -62,6 +62,9 @@ type keyState struct {
 // rate is both windows of one owner.
 type rate struct{ rpm, tpm Window }
 
+// none says that neither window counts anything.
+func (r *rate) none() bool { return r.rpm.limit == 0 && r.tpm.limit == 0 }
+
 func (r *rate) configure(to Rate) {
 	r.rpm.SetLimit(to.RPM)
 	r.tpm.SetLimit(to.TPM)
@@ -147,6 +150,9 @@ func (c *Caller) Admit(r Request) Refusal {
 
 // rates looks at all four windows. The request is admitted when the last of those that are full has opened.
 func (c *Caller) rates(k *keyState, r *Request) (no Refusal) {
+	if k.rate.none() && c.rate.none() {
+		return no
+	}
 	for _, w := range [...]struct {
 		window *Window
 		n      int64
@@ -168,8 +174,10 @@ func (c *Caller) rates(k *keyState, r *Request) (no Refusal) {
 
 func (c *Caller) charge(o *open, requests, tokens int64) {
 	for _, r := range [...]*rate{&o.key.rate, &c.rate} {
-		r.rpm.Charge(requests, o.at)
-		r.tpm.Charge(tokens, o.at)
+		if !r.none() {
+			r.rpm.Charge(requests, o.at)
+			r.tpm.Charge(tokens, o.at)
+		}
 	}
 }
 
@@ -267,6 +275,9 @@ func (c *Caller) Settle(id string, s Settlement) (paidBy string, over money.Amou
 
 func (c *Caller) correct(k *keyState, arrived time.Time, estimate int64, settled time.Time, tokens int64) {
 	for _, r := range [...]*rate{&k.rate, &c.rate} {
+		if r.none() {
+			continue
+		}
 		if tokens < estimate {
 			r.tpm.Refund(estimate-tokens, arrived)
 		} else {
