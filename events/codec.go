@@ -1,12 +1,10 @@
 package events
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -47,9 +45,6 @@ var generic = json.JoinOptions(
 	})),
 )
 
-// scratch are the walkers with the buffers of encoders; a payload leaves as a copy of its exact size.
-var scratch = sync.Pool{New: func() any { return &members{out: make([]byte, 0, 4<<10)} }}
-
 // Encode sets Types and Payload from Facts. An error wraps ErrFact and names the fact's place in the row.
 func Encode(r *Row) error { return known.encode(r) }
 
@@ -59,25 +54,18 @@ func (c *catalogue) encode(r *Row) error {
 	}
 	m := scratch.Get().(*members)
 	defer scratch.Put(m)
-	m.out, m.tags = append(m.out[:0], '['), m.tags[:0]
+	m.begin()
 	for i, f := range r.Facts {
 		l := c.byType[reflect.TypeOf(f)]
 		if l == nil {
 			return fmt.Errorf("%w: fact %d is a %T", ErrFact, i, f)
 		}
-		if i > 0 {
-			m.out, m.tags = append(m.out, ','), append(m.tags, ' ')
-		}
-		m.tags = append(m.tags, l.tag...)
+		m.next(l.tag)
 		if err := l.encode(m, f); err != nil {
 			return fmt.Errorf("%w: fact %d, %s: %w", ErrFact, i, l.name, err)
 		}
 	}
-	m.out = append(m.out, ']')
-	r.Types, r.Payload = c.joined(m.tags), bytes.Clone(m.out)
-	if cap(m.out) > 64<<10 { // do not keep the one huge buffer alive
-		m.out = nil
-	}
+	r.Types, r.Payload = c.joined(m.tags), m.take()
 	return nil
 }
 

@@ -16,8 +16,9 @@ import (
 // gives: on anything else (another order, white space, an unknown or repeated member) it turns bad and the caller
 // asks the generic decoder. Texts that were read share the memory of the payload's string.
 type members struct {
-	out     []byte // writing
-	tags    []byte // of the facts that were written
+	out     []byte // writing; see scratch
+	from    int    // where the payload begins that is being written
+	tags    []byte // of its facts
 	rest    string // reading
 	reading bool
 	bad     bool
@@ -79,17 +80,23 @@ func (m *members) must(quoted string) bool {
 
 func (m *members) text(quoted string, v *string) {
 	if !m.reading {
-		m.out = appendString(append(m.out, quoted...), *v)
+		m.writeText(quoted, *v)
 	} else if m.must(quoted) {
 		m.textValue(v)
 	}
 }
 
+// What is left out when it is empty is mostly empty: that is seen where the member is listed, without a call.
+
 func (m *members) textIfAny(quoted string, v *string) {
+	if m.reading || *v != "" {
+		m.someText(quoted, v)
+	}
+}
+
+func (m *members) someText(quoted string, v *string) {
 	if !m.reading {
-		if *v != "" {
-			m.out = appendString(append(m.out, quoted...), *v)
-		}
+		m.writeText(quoted, *v)
 	} else if m.name(quoted) {
 		m.textValue(v)
 	}
@@ -97,33 +104,45 @@ func (m *members) textIfAny(quoted string, v *string) {
 
 func (m *members) integer(quoted string, v *int64) {
 	if !m.reading {
-		m.out = strconv.AppendInt(append(m.out, quoted...), *v, 10)
+		m.writeInteger(quoted, *v)
 	} else if m.must(quoted) {
 		m.integerValue(v)
 	}
 }
 
 func (m *members) integerIfAny(quoted string, v *int64) {
-	if m.reading && m.name(quoted) {
+	if m.reading || *v != 0 {
+		m.someInteger(quoted, v)
+	}
+}
+
+func (m *members) someInteger(quoted string, v *int64) {
+	if !m.reading {
+		m.writeInteger(quoted, *v)
+	} else if m.name(quoted) {
 		m.integerValue(v)
-	} else if !m.reading && *v != 0 {
-		m.integer(quoted, v)
 	}
 }
 
 func (m *members) count(quoted string, v *int) {
 	if !m.reading {
-		m.out = strconv.AppendInt(append(m.out, quoted...), int64(*v), 10)
+		m.writeInteger(quoted, int64(*v))
 	} else if m.must(quoted) {
 		m.countValue(v)
 	}
 }
 
 func (m *members) countIfAny(quoted string, v *int) {
-	if m.reading && m.name(quoted) {
+	if m.reading || *v != 0 {
+		m.someCount(quoted, v)
+	}
+}
+
+func (m *members) someCount(quoted string, v *int) {
+	if !m.reading {
+		m.writeInteger(quoted, int64(*v))
+	} else if m.name(quoted) {
 		m.countValue(v)
-	} else if !m.reading && *v != 0 {
-		m.count(quoted, v)
 	}
 }
 
@@ -146,19 +165,30 @@ func (m *members) flag(quoted string, v *bool) {
 }
 
 func (m *members) flagIfAny(quoted string, v *bool) {
-	if m.reading && m.name(quoted) {
-		m.flagValue(v)
-	} else if !m.reading && *v {
+	if m.reading || *v {
+		m.someFlag(quoted, v)
+	}
+}
+
+func (m *members) someFlag(quoted string, v *bool) {
+	if !m.reading {
 		m.flag(quoted, v)
+	} else if m.name(quoted) {
+		m.flagValue(v)
 	}
 }
 
 func (m *members) amountIfAny(quoted string, v *money.Amount) {
-	switch {
-	case !m.reading && *v != 0:
+	if m.reading || *v != 0 {
+		m.someAmount(quoted, v)
+	}
+}
+
+func (m *members) someAmount(quoted string, v *money.Amount) {
+	if !m.reading {
 		m.out = v.AppendText(append(append(m.out, quoted...), '"'))
 		m.out = append(m.out, '"')
-	case m.reading && m.name(quoted):
+	} else if m.name(quoted) {
 		var s string
 		m.textValue(&s)
 		a, err := money.Parse(s)
@@ -239,7 +269,7 @@ func textOf(m *members, v *string) {
 	if m.reading {
 		m.textValue(v)
 	} else {
-		m.out = appendString(m.out, *v)
+		m.writeText("", *v)
 	}
 }
 
@@ -307,43 +337,4 @@ func (m *members) flagValue(v *bool) {
 	} else {
 		m.bad = true
 	}
-}
-
-// plain are the bytes that stand for themselves in a JSON string: printable ASCII without quote and backslash.
-var plain = func() (is [256]bool) {
-	for c := ' '; c < 0x80; c++ {
-		is[c] = c != '"' && c != '\\'
-	}
-	return is
-}()
-
-// isPlain says that all bytes of a text are plain. It looks at eight at a time: a byte of odd gets its high bit where that of
-// the text is not ASCII, or where a subtraction borrows, since it is below a space, a quote or a backslash. What odd says
-// of the bytes above the first such one may be wrong, and does not matter.
-func isPlain(s string) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; len(s) >= 8; s = s[8:] {
-		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		odd := x | (x - ' '*ones) | ((x ^ '"'*ones) - ones) | ((x ^ '\\'*ones) - ones)
-		if odd&high != 0 {
-			return false
-		}
-	}
-	for i := 0; i < len(s); i++ {
-		if !plain[s[i]] {
-			return false
-		}
-	}
-	return true
-}
-
-// appendString writes a JSON string: as it is when it is plain, else by the library's rules.
-func appendString(b []byte, s string) []byte {
-	if !isPlain(s) {
-		b, _ = jsontext.AppendQuote(b, s) // the error tells of replaced invalid UTF-8, which is wanted
-		return b
-	}
-	b = append(append(b, '"'), s...)
-	return append(b, '"')
 }
