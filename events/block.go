@@ -53,17 +53,20 @@ type Block struct {
 	places map[Term]*places
 	types  map[string][]*places // by Row.Types
 
-	key, upstream recent // of the last row: mostly those of the next one, too
+	key, upstream recent // of the last row that had them: mostly those of the next one, too
 }
 
-// recent is a value that was looked up last, and its places. The zero value is that of "", which has none.
+// recent is a term's value that was looked up last, and its places. The zero value is that of "", which has none.
 type recent struct {
 	value  string
 	places *places
 }
 
 // places are the offsets of a term's rows within the block.
-type places struct{ text []byte }
+type places struct {
+	value string // of the term
+	text  []byte
+}
 
 // Begin turns to another block, which is empty.
 func (b *Block) Begin(number int64) {
@@ -96,10 +99,14 @@ func (b *Block) Add(at Position, types, key, upstream string) {
 }
 
 func (b *Block) ofRecent(kind, value string, r *recent) *places {
-	if r.value != value {
-		*r = recent{strings.Clone(value), b.of(kind, value)}
+	if r.value == value {
+		return r.places
 	}
-	return r.places
+	p := b.of(kind, value)
+	if p != nil {
+		*r = recent{p.value, p}
+	}
+	return p
 }
 
 // of are the places of a term; nil: it is none.
@@ -109,8 +116,8 @@ func (b *Block) of(kind, value string) *places {
 	}
 	p := b.places[Term{kind, value}]
 	if p == nil {
-		p = &places{}
-		b.places[Term{kind, strings.Clone(value)}] = p
+		p = &places{value: strings.Clone(value)}
+		b.places[Term{kind, p.value}] = p
 	}
 	return p
 }
