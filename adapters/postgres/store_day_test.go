@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -105,6 +106,23 @@ func TestTextsThatNoColumnHoldsAreKept(t *testing.T) {
 	}
 	for _, s := range []string{`[{"a":1}]`, "[\"\xff\"]", `[`, `"41"`, `"`, "[\x00]"} {
 		require.Equal(t, s, string(payloadOf(odd([]byte(s)))), "%q", s)
+	}
+}
+
+// Each byte at each place of texts of each length around the eight that are looked at together.
+func TestATextIsTakenForASCIIOnlyWhenEachByteIs(t *testing.T) {
+	for length := 1; length < 26; length++ {
+		for at := range length {
+			for _, among := range []byte{1, 'a', 0x7f} {
+				s := bytes.Repeat([]byte{among}, length)
+				for c := range 256 {
+					s[at] = byte(c)
+					if got := isASCII(string(s)); got != (c > 0 && c < 0x80) {
+						t.Fatalf("byte %#x at %d of %d among %#x: %v", c, at, length, among, got)
+					}
+				}
+			}
+		}
 	}
 }
 

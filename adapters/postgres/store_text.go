@@ -13,10 +13,36 @@ const inHex = `\x`
 
 // text is a string as a text column can hold it; plain is its inverse.
 func text(s string) string {
+	if isASCII(s) && s[0] != inHex[0] {
+		return s
+	}
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 && !strings.HasPrefix(s, inHex) {
 		return s
 	}
 	return inHex + hex.EncodeToString([]byte(s))
+}
+
+// isASCII says that a text has bytes, all between 1 and 127, as nearly every one. It looks at eight at a time: a byte gets its
+// high bit where that of the text has it, or where the subtraction borrows, since it is 0. What a borrow makes of the bytes above
+// it does not matter.
+func isASCII(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	if s == "" {
+		return false
+	}
+	for ; len(s) >= 8; s = s[8:] {
+		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		if (x|(x-ones))&high != 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		if s[i]-1 >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 func plain(b []byte) string {
