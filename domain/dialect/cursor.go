@@ -1,6 +1,9 @@
 package dialect
 
-import "iter"
+import (
+	"encoding/binary"
+	"iter"
+)
 
 // cursor walks one JSON text, in one pass and without allocating: it validates everything it steps over. Its methods
 // do nothing once something was wrong; reason then says what, and i where. After member and element the caller
@@ -83,6 +86,9 @@ func (c *cursor) failHere(reason string) {
 // member steps to the next member of the open object and gives its name, unescaped. The bytes are valid until the
 // text changes.
 func (c *cursor) member() ([]byte, bool) {
+	if key, ok := c.plainName(); ok {
+		return key.Of(c.b), true
+	}
 	key, simple, ok := c.name()
 	switch {
 	case !ok:
@@ -108,13 +114,46 @@ func (c *cursor) members() iter.Seq[[]byte] {
 	}
 }
 
-// memberSpan is member with the name as it is written, without quotes.
-func (c *cursor) memberSpan() (Span, bool) {
-	key, _, ok := c.name()
-	return key, ok
+// plainName is name for what nearly all names are: ASCII without escapes, no space before or behind. If it is false, nothing
+// was done.
+func (c *cursor) plainName() (key Span, ok bool) {
+	i := c.i
+	if !c.first {
+		if i >= len(c.b) || c.b[i] != ',' {
+			return Span{}, false
+		}
+		i++
+	}
+	if c.reason != "" || i >= len(c.b) || c.b[i] != '"' {
+		return Span{}, false
+	}
+	i++
+	for end, high := i, uint64(0); end+8 <= len(c.b); end += 8 {
+		w := binary.LittleEndian.Uint64(c.b[end:])
+		hit := stops(w)
+		if hit == 0 {
+			high |= w
+			continue
+		}
+		end, high = stopIn(w, hit, end, high)
+		if c.b[end] != '"' || end+1 >= len(c.b) || c.b[end+1] != ':' || high&highBits != 0 {
+			break
+		}
+		c.i, c.first = end+2, false
+		return Span{i, end}, true
+	}
+	return Span{}, false
 }
 
-// name is memberSpan; simple: the name has no escapes.
+// memberSpan is member with the name as it is written, without quotes; simple: it has no escapes.
+func (c *cursor) memberSpan() (key Span, simple, ok bool) {
+	if key, ok = c.plainName(); ok {
+		return key, true, true
+	}
+	return c.name()
+}
+
+// name is memberSpan for a name of any kind.
 func (c *cursor) name() (key Span, simple, ok bool) {
 	if !c.more('}') {
 		return Span{}, false, false
@@ -142,9 +181,12 @@ func (c *cursor) skip() Span {
 	}
 	var end int
 	var reason string
-	if opens == '{' || opens == '[' {
+	switch opens {
+	case '"':
+		end, reason = scanString(c.b, c.i+1)
+	case '{', '[':
 		end, reason = scanValue(c.b, c.i, c.depth)
-	} else {
+	default:
 		end, reason = scanScalar(c.b, c.i)
 	}
 	if reason != "" {
@@ -167,11 +209,32 @@ func (c *cursor) raw() []byte {
 
 // integer steps over one value; a number is cut to its whole part and bounded to [0, countMax]. Anything else is false.
 func (c *cursor) integer() (int64, bool) {
+	if n, ok := c.digits(); ok {
+		return n, true
+	}
 	s := c.skip()
 	if s.Empty() {
 		return 0, false
 	}
 	return count(s.Of(c.b))
+}
+
+// digits is integer for what nearly all numbers are: a few digits. Nothing was done if it is false.
+func (c *cursor) digits() (n int64, ok bool) {
+	const most = 12 // all of them below countMax
+	c.peek()
+	i := c.i
+	for ; i < len(c.b) && i-c.i < most && c.b[i]-'0' <= 9; i++ {
+		n = n*10 + int64(c.b[i]-'0')
+	}
+	if i == c.i || i >= len(c.b) || c.reason != "" {
+		return 0, false
+	}
+	if next := c.b[i]; next != ',' && next != '}' && next != ']' || c.b[c.i] == '0' && i > c.i+1 {
+		return 0, false
+	}
+	c.i = i
+	return n, true
 }
 
 // end says that the text was valid and nothing but spaces is left.

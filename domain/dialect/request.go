@@ -61,12 +61,15 @@ func ScanRequest(body []byte, d Dialect) (Request, error) {
 	var key Span
 	s.object()
 	for {
-		k, ok := s.memberSpan()
+		k, simple, ok := s.memberSpan()
 		if !ok {
 			break
 		}
 		key = k
-		name := plain(key.Of(body))
+		name := key.Of(body)
+		if !simple {
+			name = plain(name)
+		}
 		if !seen.add(name) {
 			return Request{}, &BodyError{Field: string(name), Reason: "the member occurs twice", Offset: key.Start - 1}
 		}

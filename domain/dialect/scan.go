@@ -37,11 +37,15 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// stops marks the bytes of a word that end a run of plain string bytes: a quote, a backslash or a control character. All of
-// them are below 0x80, and so is each byte that a subtraction can borrow for; so the lowest marked byte is always a true one.
-func stops(w uint64) uint64 {
-	quote, slash := w^('"'*everyByte), w^('\\'*everyByte)
-	return ((quote - everyByte) | (slash - everyByte) | (w - 0x20*everyByte)) &^ w & highBits
+// stops marks the bytes of a word that end a run of plain string bytes: a quote, a backslash or a control character.
+func stops(w uint64) uint64 { return marks(w) & highBits }
+
+// marks is stops in the top bits of its bytes; the other bits mean nothing. All stops are below 0x80, and so is each byte that
+// a subtraction can borrow for; so the lowest marked byte is always a true one. With its second bit turned over, a quote is
+// 0x20 and stands right behind the control characters, which stay among themselves: one subtraction finds both.
+func marks(w uint64) uint64 {
+	low, slash := w^(2*everyByte), w^('\\'*everyByte)
+	return ((low - 0x21*everyByte) | (slash - everyByte)) &^ w
 }
 
 // stop finds the next byte from i that ends a run of plain string bytes. It is len(b) if there is none. Eight bytes are looked
@@ -61,18 +65,18 @@ func stop(b []byte, i int, high uint64) (int, uint64) {
 			block := b[i : i+32]
 			w0, w1 := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
 			w2, w3 := binary.LittleEndian.Uint64(block[16:]), binary.LittleEndian.Uint64(block[24:])
-			h0, h1, h2, h3 := stops(w0), stops(w1), stops(w2), stops(w3)
+			m0, m1, m2, m3 := marks(w0), marks(w1), marks(w2), marks(w3)
 			switch {
-			case h0|h1|h2|h3 == 0:
+			case (m0|m1|m2|m3)&highBits == 0:
 				high |= w0 | w1 | w2 | w3
-			case h0 != 0:
-				return stopIn(w0, h0, i, high)
-			case h1 != 0:
-				return stopIn(w1, h1, i+8, high|w0)
-			case h2 != 0:
-				return stopIn(w2, h2, i+16, high|w0|w1)
+			case m0&highBits != 0:
+				return stopIn(w0, m0&highBits, i, high)
+			case m1&highBits != 0:
+				return stopIn(w1, m1&highBits, i+8, high|w0)
+			case m2&highBits != 0:
+				return stopIn(w2, m2&highBits, i+16, high|w0|w1)
 			default:
-				return stopIn(w3, h3, i+24, high|w0|w1|w2)
+				return stopIn(w3, m3&highBits, i+24, high|w0|w1|w2)
 			}
 		}
 	}

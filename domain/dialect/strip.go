@@ -68,7 +68,7 @@ func walkUsage(data []byte) (u chunkUsage) {
 	empty, usage, failed := true, false, false
 	first, pending := true, false // pending: usage was the first member and its comma is the next one
 	for last := c.i; ; last = c.i {
-		key, ok := c.memberSpan()
+		key, _, ok := c.memberSpan()
 		if !ok {
 			break
 		}
