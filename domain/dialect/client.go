@@ -72,6 +72,14 @@ var sessionHeaders = [...]string{
 	"session_id", "session-id", "x-session-id", "x-session_id", "x_session_id", "x-claude-code-session-id", "x-session-affinity", "thread-id",
 }
 
+// sessionLengths has a bit for each length that one of sessionHeaders has: few other headers need be compared with them.
+var sessionLengths = func() (lengths uint64) {
+	for _, h := range sessionHeaders {
+		lengths |= 1 << len(h)
+	}
+	return lengths
+}()
+
 // Header takes one header in; its name in any case. It does not allocate.
 func (c *Clues) Header(name, value string) {
 	switch len(name) {
@@ -91,8 +99,11 @@ func (c *Clues) Header(name, value string) {
 			c.beta = true
 		}
 	}
-	if len(name) > 8 && strings.EqualFold(name[:8], "x-codex-") {
+	if len(name) > 8 && name[0]|0x20 == 'x' && strings.EqualFold(name[:8], "x-codex-") {
 		c.codex = true
+	}
+	if sessionLengths>>len(name)&1 == 0 {
+		return
 	}
 	for i, h := range sessionHeaders {
 		if len(name) == len(h) && c.session[i] == "" && strings.EqualFold(name, h) {
@@ -122,7 +133,10 @@ func codexName(s string) bool { return prefixFold(s, "codex_") || prefixFold(s, 
 
 // Session is the session that the headers name, "" when none does.
 func (c *Clues) Session() string {
-	for _, id := range c.session {
+	for _, id := range &c.session {
+		if id == "" {
+			continue
+		}
 		if id = strings.TrimSpace(id); id != "" && len(id) <= sessionMax && utf8.ValidString(id) {
 			return id
 		}

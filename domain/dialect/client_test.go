@@ -186,6 +186,16 @@ func TestReasoningOfAnotherAccountIsDropped(t *testing.T) {
 	}
 }
 
+func TestEachOfItsHeadersNamesTheSession(t *testing.T) {
+	for _, name := range sessionHeaders {
+		for _, written := range []string{name, strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:]} {
+			if got := clues("Accept: */*", written+": s", "X-"+written+"-: t").Session(); got != "s" {
+				t.Errorf("%s: %q", written, got)
+			}
+		}
+	}
+}
+
 func TestReadingCluesDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		var c Clues
