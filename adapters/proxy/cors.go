@@ -18,14 +18,14 @@ const (
 // providers refuse calls of browsers.
 func (s *Server) cors(ctx *fasthttp.RequestCtx) (answered bool) {
 	req, resp := &ctx.Request.Header, &ctx.Response.Header
-	origin := req.Peek("Origin")
-	if len(origin) == 0 {
+	page := req.PeekCanonical(origin)
+	if len(page) == 0 {
 		return false
 	}
-	if !slices.Contains(s.o.Catalog().Settings.Guards.Origins, text(origin)) {
+	if !slices.Contains(s.o.Catalog().Settings.Guards.Origins, text(page)) {
 		return false
 	}
-	resp.SetBytesV("Access-Control-Allow-Origin", origin)
+	resp.SetBytesV("Access-Control-Allow-Origin", page)
 	resp.Set("Vary", "Origin")
 	if ctx.IsOptions() && len(req.Peek("Access-Control-Request-Method")) > 0 {
 		resp.Set("Access-Control-Allow-Methods", corsMethods)

@@ -15,10 +15,7 @@ import (
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/failure"
-	"github.com/penstock/penstock/domain/request"
 )
-
-const clientMax = 100 // bytes of a user agent that are kept
 
 // handle answers one request.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
@@ -32,24 +29,24 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if s.cors(ctx) {
 		return
 	}
-	path := text(ctx.URI().PathOriginal())
-	if p := string(ctx.Path()); p == "/health" || p == "/healthz" {
+	switch string(ctx.Path()) {
+	case "/health", "/healthz":
 		s.health(ctx)
 		return
 	}
 	v := s.visit()
 	call := &v.call
-	end, known := dialect.Route(text(ctx.Method()), path)
-	call.Endpoint = end
 	said := w.texts()
-	s.describe(ctx, call, said)
-	if len(ctx.Request.Header.Peek("Upgrade")) > 0 && !known {
+	to := said.route(ctx)
+	call.Endpoint = to.end
+	s.describe(ctx, call, said, to)
+	if !to.known && len(ctx.Request.Header.PeekCanonical(upgrade)) > 0 {
 		// Codex asks for a WebSocket first; this status makes it fall back to HTTP at once.
 		ctx.Response.Header.Set("Upgrade", "HTTP/1.1")
 		s.write(ctx, call, actors.Answer{Status: fasthttp.StatusUpgradeRequired, Headers: jsonType, Body: []byte(`{"error":"WebSocket is not supported, use HTTP"}`)})
 		return
 	}
-	if !known || !s.serves(end) {
+	if !to.known || !serves(call.Endpoint.Kind) {
 		s.write(ctx, call, notFound(call))
 		return
 	}
@@ -61,7 +58,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		}
 		return
 	}
-	if end.Kind == dialect.Models || end.Kind == dialect.Model {
+	if k := call.Endpoint.Kind; k == dialect.Models || k == dialect.Model {
 		s.models(ctx, call)
 		return
 	}
@@ -104,28 +101,20 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, v *visit, w *watched) {
 }
 
 // serves says which endpoints this gateway forwards natively.
-func (s *Server) serves(e dialect.Endpoint) bool {
-	return e.Kind == dialect.Generate || e.Kind == dialect.Models || e.Kind == dialect.Model || e.Kind == dialect.CountTokens
+func serves(k dialect.Kind) bool {
+	return k == dialect.Generate || k == dialect.Models || k == dialect.Model || k == dialect.CountTokens
 }
 
 // describe notes what is known of a request before its body is read. Strings are copied: they live on in events.
-func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call, said *texts) {
-	h := &ctx.Request.Header
-	agent := h.UserAgent()
-	call.Address = client(ctx, peer(ctx.RemoteAddr()), s.o.Catalog().Settings.Guards.Proxies)
-	if said.address == "" || call.Address != said.client {
-		said.client, said.address = call.Address, call.Address.String()
-		if !call.Address.IsValid() {
-			said.address = address(ctx.RemoteAddr())
-		}
-	}
-	call.Ask = request.Ask{
-		Method: methodName(ctx.Method()), Path: again(&said.path, ctx.URI().PathOriginal()), Dialect: call.Endpoint.Dialect.String(),
-		Capability: string(call.Endpoint.Capability), Model: strings.Clone(call.Endpoint.Model), Stream: call.Endpoint.Stream,
-		Client: strings.ToValidUTF8(again(&said.agent, agent[:min(len(agent), clientMax)]), ""), Address: said.address,
-	}
-	if id := h.Peek("X-Client-Request-Id"); len(id) > 0 {
-		call.Ask.ClientID = strings.ToValidUTF8(string(id[:min(len(id), 128)]), "")
+func (s *Server) describe(ctx *fasthttp.RequestCtx, call *actors.Call, said *texts, to *route) {
+	call.Address = client(ctx, said.peer(ctx), s.o.Catalog().Settings.Guards.Proxies)
+	ask := &call.Ask
+	ask.Method, ask.Path = to.method, to.path
+	ask.Dialect, ask.Capability = call.Endpoint.Dialect.String(), string(call.Endpoint.Capability)
+	ask.Model, ask.Stream = call.Endpoint.Model, call.Endpoint.Stream
+	ask.Client, ask.Address = said.program(ctx.Request.Header.UserAgent()), said.address(ctx, call.Address)
+	if id := ctx.Request.Header.PeekCanonical(clientRequestID); len(id) > 0 {
+		ask.ClientID = strings.ToValidUTF8(string(id[:min(len(id), 128)]), "")
 	}
 }
 
@@ -155,7 +144,7 @@ func (s *Server) authenticate(ctx *fasthttp.RequestCtx, call *actors.Call) (refu
 // scan reads the body once.
 func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refusal {
 	call.Body = ctx.Request.Body()
-	if enc := ctx.Request.Header.Peek("Content-Encoding"); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
+	if enc := ctx.Request.Header.PeekCanonical(contentEncoding); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
 		r := failure.New(failure.BodyInvalid, "content-encoding")
 		r.Message = "content-encoding: a compressed request body is not supported"
 		return &r
@@ -283,9 +272,13 @@ func (s *Server) head(ctx *fasthttp.RequestCtx, call *actors.Call, a actors.Answ
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(a.Status)
 	for _, x := range a.Headers {
+		if x.Name == fasthttp.HeaderContentType { // every answer has it
+			h.SetContentType(x.Value)
+			continue
+		}
 		h.Add(x.Name, x.Value)
 	}
-	h.Set("X-Request-Id", call.ID)
+	h.SetCanonical(requestID, bytesOf(call.ID))
 	if a.Stream != nil {
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no")
@@ -323,6 +316,9 @@ func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // text is b as a string, valid as long as the request is.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// bytesOf is s as bytes that nobody may change.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func methodName(b []byte) string {
 	switch string(b) {

@@ -10,6 +10,18 @@ import (
 	"github.com/penstock/penstock/domain/dialect"
 )
 
+// Names of headers as the server has made them canonical, so that they need not be once for each look.
+var (
+	authorization   = []byte("Authorization")
+	clientRequestID = []byte("X-Client-Request-Id")
+	contentEncoding = []byte("Content-Encoding")
+	googleAPIKey    = []byte("X-Goog-Api-Key")
+	origin          = []byte("Origin")
+	plainAPIKey     = []byte("X-Api-Key")
+	requestID       = []byte("X-Request-Id")
+	upgrade         = []byte("Upgrade")
+)
+
 // isWithheld says which of the client's headers no upstream sees: its credentials and cookies, those of the connection,
 // those of proxies before us, and those that we set.
 func isWithheld(name string) bool {
@@ -27,17 +39,29 @@ func isWithheld(name string) bool {
 // header that Connection names belongs to the connection as well. What they tell of the client goes into clues.
 func forwarded(list []actors.Header, ctx *fasthttp.RequestCtx, clues *dialect.Clues) []actors.Header {
 	h := &ctx.Request.Header
-	named := h.PeekAll("Connection")
+	all, names := forwardedBut(list, h, nil, clues)
+	if names {
+		*clues = dialect.Clues{}
+		all, _ = forwardedBut(list, h, h.PeekAll("Connection"), clues)
+	}
+	return all
+}
+
+// forwardedBut are the headers that go on but for the named ones; names: Connection names some that may be among them.
+func forwardedBut(list []actors.Header, h *fasthttp.RequestHeader, named [][]byte, clues *dialect.Clues) (_ []actors.Header, names bool) {
 	for k, v := range h.All() {
-		name := text(k)
-		if isWithheld(name) || listed(named, name) {
+		name, value := text(k), text(v)
+		if isWithheld(name) {
+			names = names || name == "Connection" && !strings.EqualFold(value, "keep-alive") // which is withheld itself
 			continue
 		}
-		value := text(v)
+		if listed(named, name) {
+			continue
+		}
 		clues.Header(name, value)
 		list = append(list, actors.Header{Name: name, Value: value})
 	}
-	return list
+	return list, names
 }
 
 // listed says whether one of the comma-separated lists has the name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,72 @@ func TestConnectionCloseNamesNoHeader(t *testing.T) {
 	require.Equal(t, "X-A", got[0].Name)
 	got = forwarded(nil, parsed(t, message("GET", "/", "", "Connection", "close, X-A", "X-A", "1")), &dialect.Clues{})
 	require.Empty(t, got)
+}
+
+// What Connection names tells nothing of the client either, wherever Connection stands.
+func TestWhatConnectionNamesIsNoClue(t *testing.T) {
+	for _, c := range []struct {
+		headers []string
+		want    []string
+		session string
+	}{
+		{[]string{"Session-Id", "s", "X-A", "1"}, []string{"Session-Id", "X-A"}, "s"},
+		{[]string{"Connection", "Keep-Alive", "Session-Id", "s", "X-A", "1", "Keep-Alive", "timeout=5"}, []string{"Session-Id", "X-A"}, "s"},
+		{[]string{"Session-Id", "s", "X-A", "1", "Connection", "session-id"}, []string{"X-A"}, ""},
+		{[]string{"Connection", "", "Session-Id", "s", "Connection", "keep-alive", "X-A", "1", "Connection", "x-a,session-id"}, nil, ""},
+	} {
+		var clues dialect.Clues
+		var got []string
+		for _, h := range forwarded(nil, parsed(t, message("GET", "/", "", c.headers...)), &clues) {
+			got = append(got, h.Name)
+		}
+		require.Equal(t, c.want, got, c.headers)
+		require.Equal(t, c.session, clues.Session(), c.headers)
+	}
+}
+
+// What the last request of a connection said is used again only for one that says the same.
+func TestRequestsOfOneConnectionAreDescribedEachByItself(t *testing.T) {
+	type said struct{ method, path, client, model, dialect string }
+	seen := make(chan said, 16)
+	f := start(t, &scripted{begin: func(c *actors.Call) actors.Answer {
+		seen <- said{c.Ask.Method, c.Ask.Path, c.Ask.Client, c.Ask.Model, c.Ask.Dialect}
+		return actors.Answer{Status: 200, Headers: jsonType, Body: []byte(`{}`)}
+	}}, nil)
+	long := strings.Repeat("m", routeMax)
+	const chatPath, gemini = "/v1/chat/completions", "/v1beta/models/"
+	asked := []said{
+		{"POST", chatPath, "sdk/1", "gpt-x", "openai-chat"},
+		{"POST", chatPath, "sdk/1", "gpt-x", "openai-chat"},
+		{"POST", gemini + "a:generateContent", "sdk/1", "a", "gemini"},
+		{"POST", gemini + "b:generateContent", "", "b", "gemini"},
+		{"POST", gemini + long + "a:generateContent", strings.Repeat("x", clientMax), long + "a", "gemini"},
+		{"POST", gemini + long + "b:generateContent", "", long + "b", "gemini"},
+		{"POST", gemini + "b:generateContent", "sdk/2", "b", "gemini"},
+		{"POST", "/api/proxy/v1/messages", "sdk/2", "gpt-x", "anthropic-messages"},
+		{"POST", chatPath, "sdk/1", "gpt-x", "openai-chat"},
+	}
+	c := f.dial()
+	br := bufio.NewReader(c)
+	for _, want := range asked {
+		body := `{"model":"gpt-x"}`
+		if want.dialect == "gemini" {
+			body = `{}`
+		}
+		_, err := io.WriteString(c, message("POST", want.path, body, "Authorization", "Bearer "+secretA, "User-Agent", want.client))
+		require.NoError(t, err)
+		r, _ := f.hear(br)
+		require.Equal(t, 200, r.StatusCode)
+		require.Equal(t, want, <-seen)
+		for _, method := range []string{"PUT", "DELETE"} { // the same path, which is nothing then
+			_, err := io.WriteString(c, message(method, want.path, "", "Authorization", "Bearer "+secretA))
+			require.NoError(t, err)
+			r, body := f.hear(br)
+			require.Equal(t, 404, r.StatusCode)
+			require.Contains(t, body, method+" "+want.path+" is not served here.")
+		}
+	}
+	require.Empty(t, seen)
 }
 
 // The room for headers is the connection's: what one request and its dispatcher left in it is not in the next one's.

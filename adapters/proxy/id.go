@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"time"
 )
@@ -16,13 +15,16 @@ func newID(now time.Time) string {
 	binary.BigEndian.PutUint64(id[8:], 1<<63|rand.Uint64()>>2)
 	var text [36]byte
 	at := 0
-	for i, n := range [...]int{4, 2, 2, 2, 6} {
-		if i > 0 {
+	for i, b := range id {
+		switch i {
+		case 4, 6, 8, 10:
 			text[at] = '-'
 			at++
 		}
-		at += hex.Encode(text[at:], id[:n])
-		copy(id[:], id[n:])
+		text[at], text[at+1] = hexDigits[b>>4], hexDigits[b&15]
+		at += 2
 	}
 	return string(text[:])
 }
+
+const hexDigits = "0123456789abcdef"

@@ -26,7 +26,7 @@ const (
 // the query's key. The first one that is there counts, even if it turns out to be wrong.
 func presented(ctx *fasthttp.RequestCtx) []byte {
 	h := &ctx.Request.Header
-	if v := bytes.TrimSpace(h.Peek("Authorization")); len(v) > 0 {
+	if v := bytes.TrimSpace(h.PeekCanonical(authorization)); len(v) > 0 {
 		if len(v) >= 6 && bytes.EqualFold(v[:6], []byte("Bearer")) && (len(v) == 6 || v[6] == ' ') {
 			v = bytes.TrimSpace(v[6:])
 		}
@@ -34,10 +34,10 @@ func presented(ctx *fasthttp.RequestCtx) []byte {
 			return v
 		}
 	}
-	if v := bytes.TrimSpace(h.Peek("X-Api-Key")); len(v) > 0 {
+	if v := bytes.TrimSpace(h.PeekCanonical(plainAPIKey)); len(v) > 0 {
 		return v
 	}
-	if v := bytes.TrimSpace(h.Peek("X-Goog-Api-Key")); len(v) > 0 {
+	if v := bytes.TrimSpace(h.PeekCanonical(googleAPIKey)); len(v) > 0 {
 		return v
 	}
 	return ctx.QueryArgs().Peek("key")

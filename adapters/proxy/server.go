@@ -84,6 +84,7 @@ func Open(o Options) (*Server, error) {
 		IdleTimeout:                  3 * time.Minute,
 		CloseOnShutdown:              true,
 		DisablePreParseMultipartForm: true,
+		LazyRequestTime:              true, // which nobody asks for
 		Logger:                       quiet{o.Logger},
 	}
 	return s, nil

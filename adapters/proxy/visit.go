@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/dialect"
 )
 
 // visit is what a request needs in our memory, allocated in one piece. It is never used again: a watch that fires late
@@ -19,17 +21,78 @@ type visit struct {
 
 func (s *Server) visit() *visit {
 	now := s.o.Now()
-	v := &visit{call: actors.Call{ID: newID(now), At: now.UTC()}}
-	v.call.Gone = &v.gone
+	v := &visit{}
+	v.call.ID, v.call.At, v.call.Gone = newID(now), now.UTC(), &v.gone
 	return v
 }
 
-// texts are what the last request on a connection said. The next one mostly says the same, and is spared the copies.
+const (
+	clientMax = 100 // bytes of a user agent that are kept
+	routeMax  = 256 // bytes of a method and a path that the next request is compared with
+)
+
+// texts are what the last request on a connection said, with what came of it. The next one mostly says the same, and is spared
+// the copies and the work. The connection's goroutine owns them. The strings are ours, and never change.
 type texts struct {
-	address, path, agent string
-	client               netip.Addr // that address says
+	last route
+
+	agent, shown string // the last user agent as it came, and as it is recorded
+
+	met       netip.Addr // the other end of the connection; not valid: not looked at yet, or not known
+	client    netip.Addr // of the last request; behind a proxy it need not be the other end
+	clientWas string     // as it is recorded
 
 	room []actors.Header
+}
+
+// route is where a method and a path lead.
+type route struct {
+	method, path string
+	end          dialect.Endpoint
+	known        bool // they are of the data plane
+}
+
+// route is where the present request leads. It is valid until the next one.
+func (t *texts) route(ctx *fasthttp.RequestCtx) *route {
+	method, path := ctx.Method(), ctx.URI().PathOriginal()
+	r := &t.last
+	if string(path) == r.path && string(method) == r.method {
+		return r
+	}
+	if len(method)+len(path) > routeMax {
+		r = &route{}
+	}
+	r.method, r.path = methodName(method), string(path)
+	r.end, r.known = dialect.Route(r.method, r.path)
+	return r
+}
+
+// peer is the address at the other end of the connection.
+func (t *texts) peer(ctx *fasthttp.RequestCtx) netip.Addr {
+	if !t.met.IsValid() {
+		t.met = peer(ctx.RemoteAddr())
+	}
+	return t.met
+}
+
+// address is what is recorded of the client's address.
+func (t *texts) address(ctx *fasthttp.RequestCtx, client netip.Addr) string {
+	if t.clientWas == "" || client != t.client {
+		t.client, t.clientWas = client, client.String()
+		if !client.IsValid() {
+			t.clientWas = address(ctx.RemoteAddr())
+		}
+	}
+	return t.clientWas
+}
+
+// program is what is recorded of a user agent.
+func (t *texts) program(agent []byte) string {
+	if agent = agent[:min(len(agent), clientMax)]; string(agent) != t.agent {
+		t.agent = string(agent)
+		t.shown = strings.ToValidUTF8(t.agent, "")
+	}
+	return t.shown
 }
 
 // headersRoom is enough for what most clients send, and for ours behind it.
@@ -42,16 +105,4 @@ func (t *texts) headers() []actors.Header {
 		t.room = make([]actors.Header, 0, headersRoom)
 	}
 	return t.room
-}
-
-// again is b as a string: the last one when that says the same. What is long is not kept for the next.
-func again(last *string, b []byte) string {
-	if string(b) == *last {
-		return *last
-	}
-	s := string(b)
-	if len(s) <= 256 {
-		*last = s
-	}
-	return s
 }
