@@ -71,7 +71,20 @@ func (in *incoming) here() bool {
 
 func (in *incoming) Status() int { return in.head.StatusCode() }
 
-func (in *incoming) Header(name string) string { return string(in.head.Peek(name)) }
+func (in *incoming) Header(name string) string {
+	switch name { // every answer is asked for these
+	case fasthttp.HeaderContentEncoding:
+		return string(in.head.ContentEncoding())
+	case "request-id":
+		return string(in.head.PeekCanonical(requestID))
+	case "x-request-id":
+		return string(in.head.PeekCanonical(xRequestID))
+	}
+	return string(in.head.Peek(name))
+}
+
+// Names as fasthttp makes them canonical.
+var requestID, xRequestID = []byte("Request-Id"), []byte("X-Request-Id")
 
 func (in *incoming) Headers(yield func(name, value []byte)) {
 	for k, v := range in.head.All() {

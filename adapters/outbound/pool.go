@@ -28,7 +28,7 @@ type conn struct {
 	idle  time.Duration // bound on each read once the answer has begun; 0: none yet
 	begun bool          // a byte of the answer has come
 	used  bool          // it has carried a call before
-	since time.Time
+	since time.Duration // since epoch: the end of its last call
 
 	reads, writes bound
 
@@ -104,6 +104,9 @@ func (c *conn) alive() bool {
 	return err == nil && ok
 }
 
+// epoch is when the program began: what passed since then is read from one clock, and takes half as long as the time of day.
+var epoch = time.Now()
+
 // pool keeps idle connections to one address, the latest used on top.
 type pool struct {
 	mu     sync.Mutex
@@ -123,7 +126,7 @@ func (p *pool) get(now time.Time) *conn {
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		rested := now.Sub(c.since)
+		rested := now.Sub(epoch) - c.since
 		if rested < idleMax && (rested < peekAfter || c.alive()) {
 			return c
 		}
@@ -132,7 +135,7 @@ func (p *pool) get(now time.Time) *conn {
 }
 
 func (p *pool) put(c *conn) {
-	c.idle, c.begun, c.used, c.since = 0, false, true, time.Now()
+	c.idle, c.begun, c.used, c.since = 0, false, true, time.Since(epoch)
 	p.mu.Lock()
 	if len(p.idle) < idlePerHost && !p.closed {
 		p.idle = append(p.idle, c)
@@ -148,7 +151,7 @@ func (p *pool) put(c *conn) {
 func (p *pool) sweep(now time.Time) {
 	p.mu.Lock()
 	n := 0
-	for n < len(p.idle) && now.Sub(p.idle[n].since) >= idleMax {
+	for n < len(p.idle) && now.Sub(epoch)-p.idle[n].since >= idleMax {
 		n++
 	}
 	old := append([]*conn(nil), p.idle[:n]...)

@@ -119,15 +119,19 @@ func address(scheme, host string) string {
 // Send sends the call and returns when the headers of the answer have come.
 func (t *Transport) Send(o *actors.Outgoing) (actors.Incoming, error) {
 	p := t.pool(o.Scheme, o.Host)
-	c, err := t.connect(p, o)
+	now := time.Now()
+	c, err := t.connect(p, o, now)
 	if err != nil {
 		return nil, err
+	}
+	if !c.used { // to make it took its time
+		now = time.Now()
 	}
 	if !o.Gone.Hold(c) {
 		p.put(c)
 		return nil, &actors.SendError{Phase: actors.PhaseCancelled, Err: context.Canceled}
 	}
-	in, failed := t.exchange(c, p, o)
+	in, failed := t.exchange(c, p, o, now)
 	if failed != nil {
 		c.Close()
 		if !o.Gone.Release() {
@@ -138,9 +142,9 @@ func (t *Transport) Send(o *actors.Outgoing) (actors.Incoming, error) {
 	return in, nil
 }
 
-func (t *Transport) connect(p *pool, o *actors.Outgoing) (*conn, error) {
+func (t *Transport) connect(p *pool, o *actors.Outgoing, now time.Time) (*conn, error) {
 	if !o.Fresh {
-		if c := p.get(time.Now()); c != nil {
+		if c := p.get(now); c != nil {
 			return c, nil
 		}
 	}
@@ -180,8 +184,7 @@ func connectPhase(err error) actors.Phase {
 }
 
 // exchange writes the request and reads the headers of the answer.
-func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing) (*incoming, *actors.SendError) {
-	now := time.Now()
+func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing, now time.Time) (*incoming, *actors.SendError) {
 	c.readWithin(o.First, now)
 	c.writeWithin(o.First, now)
 	c.writing.Store(true)

@@ -112,7 +112,7 @@ func TestAConnectionThatRestedIsLookedAtBeforeItIsUsed(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, c := range p.idle {
-			c.since = c.since.Add(-d)
+			c.since -= d
 		}
 	}
 	t.Run("closed by the upstream", func(t *testing.T) {
