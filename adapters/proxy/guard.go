@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -59,10 +60,14 @@ func hopOf(s string) (netip.Addr, bool) {
 type guard struct {
 	mu       sync.Mutex
 	throttle *access.Throttle
+	until    atomic.Int64 // microseconds; from then on nobody is blocked, unless somebody fails again
 }
 
 // blocked is until when the address may not try; zero when it may.
 func (g *guard) blocked(a netip.Addr, p access.ThrottlePolicy, now time.Time) time.Time {
+	if g.until.Load() <= now.UnixMicro() {
+		return time.Time{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.under(p).Blocked(a, now)
@@ -72,7 +77,9 @@ func (g *guard) blocked(a netip.Addr, p access.ThrottlePolicy, now time.Time) ti
 func (g *guard) failed(a netip.Addr, p access.ThrottlePolicy, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.under(p).Failed(a, now)
+	if until := g.under(p).Failed(a, now); !until.IsZero() {
+		g.until.Store(max(g.until.Load(), until.UnixMicro()))
+	}
 }
 
 // under is the throttle with the policy in force.
