@@ -141,7 +141,7 @@ func (l *life) format() dialect.Format {
 
 // whole reads an answer that comes in one piece, and settles the request.
 func (l *life) whole() (Answer, bool) {
-	body, err := readAll(l.in, answerMax)
+	body, err := readAll(l.in, answerMax, l.c.Room)
 	t, headers, plain := l.seen(), l.passing(), decoded(l.in, body, answerMax)
 	if err != nil {
 		return l.failed(l.broken(t, err, failure.Observation{Status: t.status, Header: l.in.Header}))

@@ -14,13 +14,33 @@ const (
 	ruleMax         = 64 << 10  // bytes of it that the operator's rules see
 )
 
-// readAll reads the whole body, at most max bytes.
-func readAll(in Incoming, limit int) ([]byte, error) {
+// Room is memory for whole answers that are not long. A connection lends it to each of its requests in turn: from its call
+// until its answer has been written, the answer owns what is in it. The zero value has none yet.
+type Room struct{ b []byte }
+
+const (
+	roomMax  = 8 << 10 // bytes of an answer that is read into a Room
+	roomStep = 1 << 10 // by which one grows, since answers are rarely as long as the last
+)
+
+// take is the room, empty, with space for n bytes; what is long has memory of its own. A nil Room has no memory.
+func (r *Room) take(n int) []byte {
+	if r == nil || n > roomMax {
+		return make([]byte, 0, n)
+	}
+	if cap(r.b) < n {
+		r.b = make([]byte, 0, (n+roomStep-1)/roomStep*roomStep)
+	}
+	return r.b[:0]
+}
+
+// readAll reads the whole body, at most max bytes, into the room as far as it can.
+func readAll(in Incoming, limit int, room *Room) ([]byte, error) {
 	n := in.Length()
 	if n < 0 {
 		n = 1024
 	}
-	b := make([]byte, 0, min(n, limit)+1)
+	b := room.take(min(n, limit) + 1)
 	for {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]

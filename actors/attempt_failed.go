@@ -50,7 +50,7 @@ func (l *life) seen() *tried {
 
 // refused reads an answer that is an error by its status.
 func (l *life) refused() *tried {
-	body, _ := readAll(l.in, errorMax) // the status says enough when its body breaks off
+	body, _ := readAll(l.in, errorMax, nil) // the status says enough when its body breaks off
 	t := l.seen()
 	t.headers, t.body = l.passing(), l.withoutSecret(body)
 	o := failure.Observation{Status: t.status, Header: l.in.Header, HTML: isHTML(t.headers)}

@@ -61,6 +61,7 @@ type Call struct {
 	Gone     *Gone
 	Client   dialect.Client // as it was recognised
 	Opener   Opener         // nil: the head of the answer cannot be sent before its end is known
+	Room     *Room          // for the answer; nil: it has memory of its own
 }
 
 // Opener is the connection of a client that waits. It is used at most once.

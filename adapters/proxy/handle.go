@@ -68,7 +68,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	var clues dialect.Clues
 	call.Headers = forwarded(said.headers(), ctx, &clues)
-	call.Query = query(ctx)
+	call.Query, call.Room = query(ctx), &said.answer
 	s.recognise(call, &clues)
 	if v.ctx = ctx; alone {
 		call.Opener = v

@@ -42,7 +42,8 @@ type texts struct {
 	client    netip.Addr // of the last request; behind a proxy it need not be the other end
 	clientWas string     // as it is recorded
 
-	room []actors.Header
+	room   []actors.Header
+	answer actors.Room // lent like the room for headers: the last answer was written before the next request is read
 }
 
 // route is where a method and a path lead.
