@@ -15,6 +15,9 @@ const (
 	Append
 	// Add adds the columns behind the key to those of the row of this key, which starts at 0.
 	Add
+	// Widen reads the columns behind the key as pairs of a lowest and a highest number, and moves those of the row of this
+	// key apart as far as those of the change; without such a row it writes it.
+	Widen
 )
 
 // Change is one row change. Values has one value per column of the table.
@@ -94,6 +97,9 @@ func (c *Changes) Append(t *Table, values ...Value) { c.change(t, Append, values
 // Add adds to a row; the values behind the key are numbers.
 func (c *Changes) Add(t *Table, values ...Value) { c.change(t, Add, values) }
 
+// Widen moves the bounds of a row apart; the values behind the key are pairs of a lowest and a highest number.
+func (c *Changes) Widen(t *Table, values ...Value) { c.change(t, Widen, values) }
+
 // Again says that rows of the table have been made of the same before, and are still there: most folds of a projection that
 // tells few things apart can end here. The first time it notes it.
 func (c *Changes) Again(t *Table, of Told) bool {
@@ -166,6 +172,16 @@ func (c *Changes) change(t *Table, op Op, values []Value) {
 		for i := t.Key; i < len(values); i++ {
 			have.Values[i] = Sum(have.Values[i], values[i])
 		}
+	case Widen:
+		c.settle(have)
+		WidenRow(t, have.Values, values)
+	}
+}
+
+// WidenRow moves the bounds of a row apart as far as those of another one of the same key.
+func WidenRow(t *Table, row, by []Value) {
+	for i := t.Key; i+1 < len(row); i += 2 {
+		row[i].n, row[i+1].n = min(row[i].n, by[i].n), max(row[i+1].n, by[i+1].n)
 	}
 }
 

@@ -1,7 +1,9 @@
 package projections
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -37,4 +39,25 @@ func TestWhatRowsWereMadeOfIsToldAgainOnlyWhileTheyAreThere(t *testing.T) {
 	c.Reset()
 	again(false, rows, of, "anew")
 	again(false, others, of, "anew")
+}
+
+func TestBoundsMoveApartAndNeverTogether(t *testing.T) {
+	var c Changes
+	bounds := &Table{Name: "bounds", Key: 1, Columns: []Column{{Name: "n", Kind: KindInt}, {Name: "low", Kind: KindInt}, {Name: "high", Kind: KindInt}}}
+	widen := func(low, high int64) { c.Widen(bounds, Int(1), Int(low), Int(high)) }
+	widen(4, 6)
+	widen(5, 5)
+	widen(-2, 3)
+	widen(5, math.MaxInt64)
+	c.Widen(bounds, Int(2), Int(7), Int(8))
+	var have []string
+	for change := range c.All() {
+		if change.Op != Widen {
+			t.Errorf("operation %d", change.Op)
+		}
+		have = append(have, fmt.Sprint(change.Values))
+	}
+	if want := []string{fmt.Sprintf("[1 -2 %d]", math.MaxInt64), "[2 7 8]"}; !slices.Equal(have, want) {
+		t.Errorf("have %q, want %q", have, want)
+	}
 }

@@ -93,6 +93,10 @@ func (m *ReadModel) apply(c *projections.Change) error {
 			sum[i] = projections.Sum(sum[i], c.Values[i])
 		}
 		table[key] = sum
+	case known && c.Op == projections.Widen:
+		row := slices.Clone(have)
+		projections.WidenRow(c.Table, row, c.Values)
+		table[key] = row
 	default:
 		table[key] = slices.Clone(c.Values)
 	}

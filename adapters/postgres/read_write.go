@@ -221,7 +221,7 @@ func writeRows(schema string, t *readTable, op projections.Op) string {
 	}
 	var sets []string
 	for i, c := range t.Columns[t.Key:] {
-		if set := assign(c.Name, t.kinds[t.Key+i], op); set != "" {
+		if set := assign(c.Name, t.kinds[t.Key+i], op, i); set != "" {
 			sets = append(sets, set)
 		}
 	}
@@ -233,12 +233,14 @@ func writeRows(schema string, t *readTable, op projections.Op) string {
 		tableIn(schema, t.Name), quoteAll(columnNames(t.Table)), strings.Join(arrays, ", "), quoteAll(keyOf(t.Table)), do)
 }
 
-// assign is what a change does to a column of a row that is there.
-func assign(column string, k *readKind, op projections.Op) string {
+// assign is what a change does to the i-th column behind the key of a row that is there.
+func assign(column string, k *readKind, op projections.Op, i int) string {
 	name := quote(column)
 	switch {
 	case op == projections.Put:
 		return name + " = excluded." + name
+	case op == projections.Widen:
+		return fmt.Sprintf("%s = %s(have.%s, excluded.%s)", name, [...]string{"least", "greatest"}[i%2], name, name)
 	case op == projections.Add && k == kindMoment: // a number all the same; the session's zone has no leaps
 		return fmt.Sprintf("%s = have.%s + (excluded.%s - timestamptz 'epoch')", name, name, name)
 	case op == projections.Add && k != kindText && k != kindJSON:

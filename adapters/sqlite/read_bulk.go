@@ -139,12 +139,18 @@ func writeRow(t *projections.Table, op projections.Op, rows int) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		name := quoted(c.Name)
-		b.WriteString(name + " = ")
-		if op == projections.Add {
-			b.WriteString(name + " + ")
-		}
-		b.WriteString("excluded." + name)
+		b.WriteString(assign(quoted(c.Name), op, i))
 	}
 	return b.String()
+}
+
+// assign is what a change does to the i-th column behind the key of a row that is there.
+func assign(name string, op projections.Op, i int) string {
+	switch op {
+	case projections.Add:
+		return name + " = " + name + " + excluded." + name
+	case projections.Widen:
+		return name + " = " + [...]string{"min", "max"}[i%2] + "(" + name + ", excluded." + name + ")"
+	}
+	return name + " = excluded." + name
 }
