@@ -125,11 +125,13 @@ func (w *rowWriter) copy(ctx context.Context, t *projections.Table, from project
 	return errors.CombineErrors(errors.CombineErrors(scan.Err(), w.flush()), scan.Close())
 }
 
-// writeRow is the SQL of one kind of change to some rows.
+// writeRow is the SQL of one kind of change to some rows. OR FAIL: an error takes the whole transaction back, so a statement need
+// not be able to take back its own part, for which SQLite copies each page first that one of many rows touches. (It does so
+// all the same for tables whose key is the row id.)
 func writeRow(t *projections.Table, op projections.Op, rows int) string {
 	row := "(?" + strings.Repeat(", ?", len(t.Columns)-1) + ")"
 	var b strings.Builder
-	b.WriteString("INSERT INTO " + quoted(t.Name) + " (" + columns(t.Columns) + ") VALUES " + row +
+	b.WriteString("INSERT OR FAIL INTO " + quoted(t.Name) + " (" + columns(t.Columns) + ") VALUES " + row +
 		strings.Repeat(", "+row, rows-1) + " ON CONFLICT (" + columns(t.Columns[:t.Key]) + ") DO ")
 	if op == projections.Append || t.Key == len(t.Columns) {
 		return b.String() + "NOTHING"

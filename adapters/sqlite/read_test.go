@@ -3,11 +3,14 @@ package sqlite_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/adapters/memory"
 	"github.com/penstock/penstock/adapters/sqlite"
@@ -221,6 +224,27 @@ func TestACommitThatWasInterruptedChangesNothingAndTheNextOneGoesThrough(t *test
 	}
 	if _, err := m.Checkpoints(context.Background()); err == nil {
 		t.Error("a closed read model answered")
+	}
+}
+
+func TestACommitOfWhichARowIsRefusedChangesNothing(t *testing.T) {
+	m := openRead(t, filepath.Join(t.TempDir(), "read.db"), markedProjections...)
+	step := []projections.Step{{Projection: "logmarks", Version: requestlog.Marker{}.Version(), To: 5}}
+	for _, refused := range []int64{3, 31, 32} { // in the first statement of many rows, and behind it
+		var changes projections.Changes
+		for block := range int64(40) {
+			value := projections.Text("x")
+			if block == refused {
+				value = projections.Null()
+			}
+			changes.Append(requestlog.Marks, projections.Int(1), value, projections.Int(block))
+		}
+		if err := m.Commit(context.Background(), &changes, step); !errors.Is(err, sqlite3.CONSTRAINT_NOTNULL) {
+			t.Errorf("row %d: %v", refused, err)
+		}
+		if rows, at := lawtest.Dump(t, m, requestlog.Marker{}); len(rows) != 0 || at != 0 {
+			t.Errorf("row %d: %v at %d", refused, rows, at)
+		}
 	}
 }
 
