@@ -52,7 +52,7 @@ type touched struct {
 // Told is what a fold has made rows of: all that they depend on.
 type Told struct {
 	N     int64
-	Texts [4]string
+	Texts [5]string
 }
 
 // chunk is how many values are allocated at once; at most chunksKept of them outlive a Reset.

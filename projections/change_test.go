@@ -22,7 +22,7 @@ func TestWhatRowsWereMadeOfIsToldAgainOnlyWhileTheyAreThere(t *testing.T) {
 	var c Changes
 	rows := &Table{Name: "rows", Key: 1, Columns: []Column{{Name: "n", Kind: KindInt}}}
 	others := &Table{Name: "others", Key: 1, Columns: []Column{{Name: "n", Kind: KindInt}}}
-	of := Told{N: 1, Texts: [4]string{"a"}}
+	of := Told{N: 1, Texts: [5]string{"a"}}
 	again := func(want bool, table *Table, of Told, when string) {
 		t.Helper()
 		if c.Again(table, of) != want {
@@ -31,7 +31,7 @@ func TestWhatRowsWereMadeOfIsToldAgainOnlyWhileTheyAreThere(t *testing.T) {
 	}
 	again(false, rows, of, "the first time")
 	again(true, rows, of, "the second time")
-	again(false, rows, Told{N: 1, Texts: [4]string{"", "a"}}, "of something else")
+	again(false, rows, Told{N: 1, Texts: [5]string{"", "a"}}, "of something else")
 	again(false, others, of, "of another table")
 	c.Cut(Cut{Table: rows, From: 1, To: 1})
 	again(false, rows, of, "behind a cut")

@@ -69,12 +69,13 @@ func TestVerifyNamesTheRowsThatDiffer(t *testing.T) {
 
 func TestVerifyCountsMissingRowsAndSpellsOutTheFirst(t *testing.T) {
 	store, m, at := projected(t)
+	rows, _ := lawtest.Dump(t, m, requestlog.Projection{})
 	noErr(t, m.Reset(context.Background(), requestlog.Projection{}))
 	step := projections.Step{Projection: "requestlog", Version: requestlog.Projection{}.Version(), From: 0, To: at}
 	noErr(t, m.Commit(context.Background(), &projections.Changes{}, []projections.Step{step}))
 	report, err := projections.Verify(context.Background(), store, m, requestlog.Projection{}, shadow)
 	noErr(t, err)
-	if report.DifferingRows != 60 || report.Rows != 60 || len(report.Differences) != projections.DifferencesMax ||
+	if want := int64(len(rows)); want < 60 || report.DifferingRows != want || report.Rows != want || len(report.Differences) != projections.DifferencesMax ||
 		!strings.HasSuffix(report.Differences[0], "missing in the living rows") {
 		t.Errorf("%+v", report)
 	}

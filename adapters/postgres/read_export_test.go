@@ -1,17 +1,30 @@
 package postgres
 
 import (
+	"math"
+
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/requestlog"
 	"github.com/penstock/penstock/projections/stats"
 )
 
-// LogPageSQL is the query behind a page of the log.
-func (m *ReadModel) LogPageSQL(q requestlog.Query) (string, []any, error) {
+// LogSpansSQL is the query for the blocks of a page of the log that has no marks, or whose marks are in too many blocks.
+func (m *ReadModel) LogSpansSQL(q requestlog.Query, marked bool) (string, []any, error) {
+	l := logLines{m: m, q: &q}
+	if marked {
+		l.marks = q.Marks()
+	}
+	sql := l.spansQuery(requestlog.Span{High: math.MaxInt64}, math.MinInt64, math.MaxInt64, 4)
+	return sql.sql.String(), sql.args, q.Check()
+}
+
+// LogLinesSQL is the query for the lines of blocks of a page of the log.
+func (m *ReadModel) LogLinesSQL(q requestlog.Query, blocks ...int64) (string, []any, error) {
 	if err := q.Check(); err != nil {
 		return "", nil, err
 	}
-	sql := m.logPage(&q)
+	l := logLines{m: m, q: &q}
+	sql := l.newestQuery(blocks)
 	return sql.sql.String(), sql.args, nil
 }
 

@@ -235,7 +235,7 @@ func TestATableIsMadeAnewOnlyAfterTheSnapshotsThatSeeIt(t *testing.T) {
 	}
 	fate := make(chan error, 1)
 	go func() { fate <- m.Reset(ctx, requestlog.Projection{}) }()
-	for len(lines(t, a, `SELECT pid::text FROM pg_locks WHERE NOT granted AND relation = 'read.requests'::regclass`)) == 0 {
+	for len(lines(t, a, `SELECT pid::text FROM pg_locks WHERE NOT granted AND relation IN ('read.requests'::regclass, 'read.request_spans'::regclass)`)) == 0 {
 		select {
 		case err := <-fate:
 			t.Fatalf("the table was made anew under a snapshot (%v)", err)

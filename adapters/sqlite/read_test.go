@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,7 @@ func TestReadModelIsRebuiltAfterItsFileWasDeleted(t *testing.T) {
 		}
 		settle(t, store, m, everyProjection...)
 		rows, at := lawtest.Dump(t, m, requestlog.Projection{})
+		rows = slices.DeleteFunc(rows, func(row string) bool { return !strings.HasPrefix(row, requestlog.Requests.Name+":") })
 		if head, _ := store.Head(context.Background()); at != head || len(rows) != 40 {
 			t.Fatalf("%d rows at %d, want 40 at %d", len(rows), at, head)
 		}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/requestlog"
 )
 
 // Subject is what the laws are held against: a kind of read model, over a kind of store. Each call opens a new empty
@@ -36,6 +39,7 @@ func Run(t *testing.T, s Subject) {
 	rows := &law{Subject: s}
 	t.Run("a commit of unknown fate may be repeated", rows.repeated)
 	t.Run("changes of one row do what they say", rows.operations)
+	t.Run("bounds move apart and never together", rows.widening)
 	t.Run("cuts take away what they name", rows.cutting)
 	t.Run("closed books", func(t *testing.T) { Closings(t, s) })
 	for seed := range uint64(s.Seeds) {
@@ -263,6 +267,35 @@ func (l *law) operations(t *testing.T) {
 			}
 			must(t, rows.Close())
 			must(t, s.Close())
+		}
+	}
+}
+
+// widening moves bounds in one commit and in several, in every order, which must come to the same.
+func (l *law) widening(t *testing.T) {
+	ctx := context.Background()
+	p, table, dice := requestlog.Projection{}, requestlog.Spans, rand.New(rand.NewPCG(4, 4))
+	bounds := [][]int64{{5, 9, -3, -3}, {4, 4, -9, 7}, {6, 8, 0, 0}, {math.MinInt64, 1, 2, math.MaxInt64}}
+	want := "[7 7 " + fmt.Sprint(math.MinInt64) + " 9 -9 " + fmt.Sprint(math.MaxInt64) + "]"
+	for range 6 {
+		m := l.Model(t)
+		var changes projections.Changes
+		step := projections.Step{Projection: p.Name(), Version: p.Version(), To: 1}
+		for i, at := range dice.Perm(len(bounds)) {
+			row := sample(table, 0)
+			for k := range row[table.Key:] {
+				row[table.Key+k] = projections.Int(bounds[at][k%4])
+			}
+			changes.Widen(table, row...)
+			if i+1 < len(bounds) && dice.IntN(2) == 0 {
+				continue
+			}
+			must(t, m.Commit(ctx, &changes, []projections.Step{step}))
+			changes.Reset()
+			step.From, step.To = step.To, step.To+1
+		}
+		if have := rowsOf(t, m, table); len(have) != 1 || !strings.HasPrefix(want, strings.TrimSuffix(have[0], "]")) {
+			t.Errorf("have %v, want a beginning of %s", have, want)
 		}
 	}
 }

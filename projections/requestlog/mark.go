@@ -12,11 +12,14 @@ import (
 // MarkSize is the number of positions of a block of lines: those of requests whose first facts lie in it.
 const MarkSize = 256
 
-// MarksMax bounds the blocks whose lines a page looks at. A value that stands in more of them is met soon enough on the way
-// from the newest line.
+// AreaSize is the number of blocks of an area.
+const AreaSize = 512
+
+// MarksMax bounds the blocks that are listed before a page looks at the newest of them. A value that stands in more of them is
+// met soon enough on the way through the spans, from the newest one.
 const MarksMax = 600
 
-// Marks say in which blocks of lines an outcome, an upstream or a model occurs or has occurred, so that a page of rare
+// Marks say in which blocks of lines a key, an outcome, an upstream or a model occurs or has occurred, so that a page of rare
 // ones looks at few lines. They are few rows for many lines, where an index on each column would cost every line.
 var Marks = &projections.Table{
 	Name: "request_marks",
@@ -24,7 +27,7 @@ var Marks = &projections.Table{
 	Columns: []projections.Column{
 		{Name: "kind", Kind: projections.KindInt}, // see MarkKind
 		{Name: "value", Kind: projections.KindText},
-		{Name: "block", Kind: projections.KindInt}, // position / 256
+		{Name: "block", Kind: projections.KindInt}, // position / 256; of an area its first one
 	},
 }
 
@@ -32,7 +35,8 @@ var Marks = &projections.Table{
 type MarkKind int64
 
 // The kinds. MarkUnsure, without a value, says: look at the lines of this block, whatever you seek. Two names are a value of
-// both, with a space between them.
+// both, with a space between them. Marks of areas are for pairs that may be in every block and yet in no line together, and of
+// which there are too many to mark each block.
 const (
 	MarkUnsure MarkKind = iota
 	markOutcome
@@ -41,6 +45,11 @@ const (
 	markUpstreamModel
 	markOutcomeUpstream
 	markOutcomeModel
+	markKey
+	markOutcomeKey
+	MarkUnsureArea
+	areaKeyModel
+	areaKeyUpstream
 	markKinds // so many
 )
 
@@ -53,13 +62,22 @@ type Mark struct {
 // Marks are those that every line which matches has; none: the query asks for nothing that is marked.
 func (q *Query) Marks() []Mark {
 	list := []Mark{
-		{markOutcome, q.Outcome}, {markUpstream, q.Upstream}, {markModel, q.Model}, pair(markUpstreamModel, q.Upstream, q.Model),
+		{markKey, q.Key}, {markOutcome, q.Outcome}, {markUpstream, q.Upstream}, {markModel, q.Model},
+		pair(markUpstreamModel, q.Upstream, q.Model),
 	}
 	if q.Outcome != completed {
-		list = append(list, pair(markOutcomeUpstream, q.Outcome, q.Upstream), pair(markOutcomeModel, q.Outcome, q.Model))
+		list = append(list, pair(markOutcomeUpstream, q.Outcome, q.Upstream), pair(markOutcomeModel, q.Outcome, q.Model),
+			pair(markOutcomeKey, q.Outcome, q.Key))
 	}
-	return slices.DeleteFunc(list, func(m Mark) bool { return m.Value == "" })
+	return slices.DeleteFunc(list, Mark.none)
 }
+
+// AreaMarks are those of areas that every line which matches has.
+func (q *Query) AreaMarks() []Mark {
+	return slices.DeleteFunc([]Mark{pair(areaKeyModel, q.Key, q.Model), pair(areaKeyUpstream, q.Key, q.Upstream)}, Mark.none)
+}
+
+func (m Mark) none() bool { return m.Value == "" }
 
 // completed is the outcome that most lines have: its pairs with others are not marked.
 const completed = string(request.Completed)
@@ -80,7 +98,7 @@ type Marker struct{}
 func (Marker) Name() string { return "logmarks" }
 
 // Version implements projections.Projection.
-func (Marker) Version() int { return 1 }
+func (Marker) Version() int { return 2 } // 2: keys
 
 // Tables implements projections.Projection.
 func (Marker) Tables() []*projections.Table { return []*projections.Table{Marks} }
@@ -106,14 +124,10 @@ func (Marker) Fold(story *request.Story, fact events.Fact, at projections.Place,
 	}
 }
 
-// put marks a block.
-func (m Mark) put(block int64, out *projections.Changes) {
-	out.Append(Marks, projections.Int(int64(m.Kind)), projections.Text(m.Value), projections.Int(block))
-}
-
-// mark marks the block of a line with what a fact has brought to it. Most lines of a block say the same.
+// mark marks the block of a line with what a fact has brought to it. Most lines of a block say the same. Its key is told for
+// itself: of many keys each would bring again all that the others have brought.
 func mark(story *request.Story, first int64, out *projections.Changes) {
-	model, resolved, upstream, outcome := ask(story).Model, "", "", ""
+	asked, resolved, upstream, outcome := ask(story), "", "", ""
 	if final := story.Final(); final != nil {
 		upstream, resolved = final.Dispatched.Upstream, final.Dispatched.ResolvedModel
 	}
@@ -123,34 +137,73 @@ func mark(story *request.Story, first int64, out *projections.Changes) {
 	case story.Rejected != nil:
 		outcome = string(story.Rejected.Outcome())
 	}
-	block := first / MarkSize
-	if out.Again(Marks, projections.Told{N: block, Texts: [4]string{model, resolved, upstream, outcome}}) {
-		return
+	m := marking{first / MarkSize, out}
+	models := [...]string{asked.Model, resolved}
+	if !out.Again(Marks, projections.Told{N: m.block, Texts: [5]string{models[0], models[1], upstream, outcome}}) {
+		m.line(models, upstream, outcome)
 	}
-	set := func(m Mark) {
-		if m.Value != "" {
-			m.put(block, out)
-		}
+	if outcome == completed {
+		outcome = "" // its pairs are not marked
 	}
-	set(Mark{markUpstream, upstream})
-	set(Mark{markOutcome, outcome})
+	if asked.Key != "" && !out.Again(Marks, projections.Told{N: m.block, Texts: [5]string{models[0], models[1], upstream, outcome, asked.Key}}) {
+		m.key(models, upstream, outcome, asked.Key)
+	}
+}
+
+// marking marks a block.
+type marking struct {
+	block int64
+	out   *projections.Changes
+}
+
+func (m marking) set(mark Mark) {
+	if mark.Value != "" {
+		m.put(mark.Kind, mark.Value)
+	}
+}
+
+func (m marking) put(kind MarkKind, value string) {
+	m.out.Append(Marks, projections.Int(int64(kind)), projections.Text(value), projections.Int(m.block))
+}
+
+func (m marking) line(models [2]string, upstream, outcome string) {
+	m.set(Mark{markUpstream, upstream})
+	m.set(Mark{markOutcome, outcome})
 	if outcome != completed {
-		set(pair(markOutcomeUpstream, outcome, upstream))
+		m.set(pair(markOutcomeUpstream, outcome, upstream))
 	}
-	for _, model := range []string{model, resolved} {
-		set(Mark{markModel, model})
-		set(pair(markUpstreamModel, upstream, model))
+	for _, model := range models {
+		m.set(Mark{markModel, model})
+		m.set(pair(markUpstreamModel, upstream, model))
 		if outcome != completed {
-			set(pair(markOutcomeModel, outcome, model))
+			m.set(pair(markOutcomeModel, outcome, model))
 		}
 	}
 }
 
+func (m marking) key(models [2]string, upstream, outcome, key string) {
+	m.set(Mark{markKey, key})
+	m.set(pair(markOutcomeKey, outcome, key))
+	m.block = areaOf(m.block)
+	m.set(pair(areaKeyUpstream, key, upstream))
+	for _, model := range models {
+		m.set(pair(areaKeyModel, key, model))
+	}
+}
+
+// areaOf is the first block of a block's area.
+func areaOf(block int64) int64 { return block - block%AreaSize }
+
 // unmark takes the marks of lines away that are gone. Of the blocks at both ends it is no more known what the lines that stay
 // have: a rebuilding, which meets these only, must come to the same marks.
 func unmark(from, to int64, out *projections.Changes) {
-	out.Cut(projections.Cut{Table: Marks, To: int64(markKinds) - 1, Column: "block", Low: from / MarkSize, High: to / MarkSize})
-	for _, at := range []int64{from, to} {
-		Mark{Kind: MarkUnsure}.put(at/MarkSize, out)
+	from, to = from/MarkSize, to/MarkSize
+	out.Cut(projections.Cut{Table: Marks, To: int64(MarkUnsureArea) - 1, Column: "block", Low: from, High: to})
+	out.Cut(projections.Cut{
+		Table: Marks, From: int64(MarkUnsureArea), To: int64(markKinds) - 1, Column: "block", Low: areaOf(from), High: areaOf(to),
+	})
+	for _, block := range []int64{from, to} {
+		marking{block, out}.put(MarkUnsure, "")
+		marking{areaOf(block), out}.put(MarkUnsureArea, "")
 	}
 }

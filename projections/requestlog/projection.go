@@ -47,9 +47,8 @@ var Requests = &projections.Table{
 		{Name: "duration_us", Kind: projections.KindMicros},
 		{Name: "detail", Kind: projections.KindJSON},
 	},
-	// They grow at their end, the second one at that of each key: request ids are UUIDv7. A page of one key reads only its
-	// rows, however few it has; the other filters walk the third index from its newest end and touch the rows that match.
-	Indexes: [][]string{{"request"}, {"key", "at"}, {"at", "outcome", "upstream", "model", "resolved_model"}},
+	// It grows at its end: request ids are UUIDv7. Pages need none: see Spans, and Marks.
+	Indexes: [][]string{{"request"}},
 }
 
 // Projection is the fold. The zero value is ready.
@@ -59,10 +58,10 @@ type Projection struct{}
 func (Projection) Name() string { return "requestlog" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 4 }
+func (Projection) Version() int { return 5 } // 5: spans
 
 // Tables implements projections.Projection.
-func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests} }
+func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests, Spans} }
 
 // Needs implements projections.Selective: all that requests tell.
 func (Projection) Needs() []string {
@@ -77,14 +76,17 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 	switch f := fact.(type) {
 	case *books.Removed:
 		out.Cut(projections.Cut{Table: Requests, From: f.First, To: f.Last})
+		unspan(f.First, f.Last, out)
 	case *books.Trimmed:
 		out.Cut(projections.Cut{Table: Requests, To: f.Last})
+		unspan(0, f.Last, out)
 	}
 	if story == nil || at.More || at.First == 0 {
 		return
 	}
 	_, waiting := fact.(*request.Queued)
 	first := int64(at.First)
+	span(first, story.AdmittedAt.UnixMicro(), out)
 	out.PutLater(Requests, first, func(row []projections.Value) []projections.Value {
 		return appendRow(row, story, first, waiting)
 	})

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/penstock/penstock/projections"
+	"github.com/penstock/penstock/projections/requestlog"
+)
+
+// logLines are the lines of the log for one page.
+type logLines struct {
+	ctx    context.Context
+	m      *ReadModel
+	q      *requestlog.Query
+	marks  []requestlog.Mark // of lines that match; none where they are not asked for, or still being made
+	blocks []int64           // that have the marks, where few says that these are all
+	few    bool
+}
+
+var _ requestlog.Lines = (*logLines)(nil)
+
+// marked finds out in which blocks lines that match may be, unless there are too many.
+func (l *logLines) marked() error {
+	marks := l.q.Marks()
+	if len(marks) == 0 {
+		return nil
+	}
+	var there readQuery
+	checkpoints := tableIn(l.m.at.schema, checkpointsTable)
+	there.sql.WriteString("SELECT position FROM " + checkpoints + " WHERE projection = " + there.arg(requestlog.Marker{}.Name()) +
+		" AND version = " + there.arg(int64(requestlog.Marker{}.Version())) +
+		" AND position >= (SELECT position FROM " + checkpoints + " WHERE projection = " + there.arg(requestlog.Projection{}.Name()) + ")")
+	err := l.m.numbers(l.ctx, &there, func(int64) { l.marks = marks })
+	if err != nil || l.marks == nil {
+		return err
+	}
+	err = l.m.numbers(l.ctx, l.blocksQuery(), func(block int64) { l.blocks = append(l.blocks, block) })
+	l.few = len(l.blocks) <= requestlog.MarksMax
+	return err
+}
+
+// numbers runs a query for one number.
+func (m *ReadModel) numbers(ctx context.Context, sql *readQuery, yield func(int64)) error {
+	return m.each(ctx, sql, func(row []projections.Value) error {
+		yield(row[0].Int())
+		return nil
+	})
+}
+
+// hasMark is that a block has a mark.
+func (l *logLines) hasMark(sql *readQuery, mark requestlog.Mark) string {
+	return "SELECT block FROM " + l.m.table(requestlog.Marks.Name) + " WHERE kind = " + sql.arg(int64(mark.Kind)) +
+		" AND value = " + sql.arg(storedText(mark.Value, true))
+}
+
+func (l *logLines) blocksQuery() *readQuery {
+	var sql readQuery
+	list := make([]string, 0, 3)
+	for _, mark := range l.marks {
+		list = append(list, l.hasMark(&sql, mark))
+	}
+	sql.sql.WriteString("SELECT block FROM (" + strings.Join(list, " INTERSECT ") + " UNION " + l.hasMark(&sql, requestlog.Mark{Kind: requestlog.MarkUnsure}) +
+		") AS marked WHERE block >= " + l.firstBlock() + " LIMIT " + strconv.Itoa(requestlog.MarksMax+1))
+	return &sql
+}
+
+// firstBlock is that of the oldest line.
+func (l *logLines) firstBlock() string {
+	return "(SELECT min(position) FROM " + l.m.table(requestlog.Requests.Name) + ") / " + strconv.Itoa(requestlog.MarkSize)
+}
+
+// Spans implements requestlog.Lines.
+func (l *logLines) Spans(behind requestlog.Span, from, to int64, n int) (spans []requestlog.Span, err error) {
+	err = l.m.each(l.ctx, l.spansQuery(behind, from, to, n), func(row []projections.Value) error {
+		spans = append(spans, requestlog.Span{High: row[0].Int(), Block: row[1].Int(), Minute: row[2].Int()})
+		return nil
+	})
+	return spans, err
+}
+
+// spansQuery is for the newest spans of a list of blocks, or for all in the order of the index.
+func (l *logLines) spansQuery(behind requestlog.Span, from, to int64, n int) *readQuery {
+	var sql readQuery
+	sql.sql.WriteString("SELECT high, block, minute FROM " + l.m.table(requestlog.Spans.Name) + " AS span")
+	if l.few {
+		sql.where("block = ANY(?::bigint[])", l.blocks)
+	}
+	sql.where("(high, block, minute) < (?, ?, ?)", behind.High, behind.Block, behind.Minute)
+	sql.where("high >= ?", from)
+	sql.where("low <= ?", to)
+	sql.where("block >= " + l.firstBlock())
+	if len(l.marks) > 0 {
+		l.spanMarked(&sql, l.q.AreaMarks(), requestlog.MarkUnsureArea, fmt.Sprintf("span.block - span.block %% %d", requestlog.AreaSize))
+		if !l.few {
+			l.spanMarked(&sql, l.marks, requestlog.MarkUnsure, "span.block")
+		}
+	}
+	sql.sql.WriteString(" ORDER BY high DESC, block DESC, minute DESC LIMIT " + sql.arg(int64(n)))
+	return &sql
+}
+
+// spanMarked adds the condition that a block has all marks, or is unsure.
+func (l *logLines) spanMarked(sql *readQuery, marks []requestlog.Mark, unsure requestlog.MarkKind, block string) {
+	if len(marks) == 0 {
+		return
+	}
+	list := make([]string, 0, 3)
+	has := func(mark requestlog.Mark) string {
+		return "EXISTS (" + l.hasMark(sql, mark) + " AND block = " + block + ")"
+	}
+	for _, mark := range marks {
+		list = append(list, has(mark))
+	}
+	sql.where("(" + strings.Join(list, " AND ") + " OR " + has(requestlog.Mark{Kind: unsure}) + ")")
+}
+
+// Newest implements requestlog.Lines.
+func (l *logLines) Newest(blocks []int64, yield func([]projections.Value) error) error {
+	return l.m.each(l.ctx, l.newestQuery(blocks), yield)
+}
+
+// newestQuery gives the conditions to the query inside, which reads no more of a line than they need. OFFSET 0 keeps them out of
+// the one innermost: a condition that few lines meet would let the server read the whole table instead of the blocks.
+func (l *logLines) newestQuery(blocks []int64) *readQuery {
+	var sql readQuery
+	const size = requestlog.MarkSize
+	order := " ORDER BY at DESC, position DESC LIMIT " + sql.arg(int64(l.q.Limit))
+	fmt.Fprintf(&sql.sql, "%s WHERE position = ANY(ARRAY(SELECT line.position FROM unnest(%s::bigint[]) AS b (block) CROSS JOIN LATERAL ("+
+		`SELECT position, at, "key", outcome, upstream, model, resolved_model FROM %s `+
+		"WHERE position >= b.block * %d AND position < b.block * %d + %d OFFSET 0) AS line",
+		selectFrom(l.m.at.schema, requestlog.Requests), sql.arg(blocks), l.m.table(requestlog.Requests.Name), size, size, size)
+	l.filter(&sql)
+	sql.sql.WriteString(order + "))" + order)
+	return &sql
+}
+
+// filter adds the conditions of a page. The columns are part of no index, so that they hold texts as they are.
+func (l *logLines) filter(sql *readQuery) {
+	q := l.q
+	is := func(condition, text string) {
+		if text = storedText(text, false); text != "" {
+			args := make([]any, strings.Count(condition, "?"))
+			for i := range args {
+				args[i] = text
+			}
+			sql.where(condition, args...)
+		}
+	}
+	is(`"key" = ?`, q.Key)
+	is("outcome = ?", q.Outcome)
+	is("upstream = ?", q.Upstream)
+	is("(model = ? OR resolved_model = ?)", q.Model)
+	sql.during("at", q.Since, q.Until)
+	if !q.Before.IsZero() {
+		sql.where("(at, position) < (?, ?)", border(q.Before.At), int64(q.Before.Position))
+	}
+}

@@ -1,0 +1,58 @@
+package requestlog
+
+import (
+	"math"
+	"time"
+
+	"github.com/penstock/penstock/projections"
+)
+
+// Spans say when the lines of a block were made: a row has the times of the first and of the last one of a minute. Lines are
+// written in order of position, which is that of time but for what came late, by a spool or by a clock. So a page, which is by
+// time, looks at the blocks whose rows reach far enough, from the newest on: see Page. They are one row for many lines, where
+// an index on the time would cost every line.
+var Spans = &projections.Table{
+	Name: "request_spans",
+	Key:  2,
+	Columns: []projections.Column{
+		{Name: "block", Kind: projections.KindInt},  // position / 256
+		{Name: "minute", Kind: projections.KindInt}, // since 1970; minuteUnsure: every time
+		{Name: "low", Kind: projections.KindInt},    // microseconds since 1970
+		{Name: "high", Kind: projections.KindInt},
+	},
+	Indexes: [][]string{{"high", "block", "minute"}},
+}
+
+// Span is a row of Spans without its lower bound: where a walk from the newest line on stands.
+type Span struct {
+	High, Block, Minute int64
+}
+
+// minuteUnsure is the minute of a row that knows no bounds: lines of its block were taken away, and a rebuilding, which does not
+// meet those, must come to the same rows.
+const minuteUnsure = math.MinInt64
+
+const minuteMicros = int64(time.Minute / time.Microsecond)
+
+// minuteOf is the number of the minute, from 1970.
+func minuteOf(us int64) int64 {
+	minute := us / minuteMicros
+	if us%minuteMicros < 0 {
+		minute--
+	}
+	return minute
+}
+
+// span notes the time of a line.
+func span(first, at int64, out *projections.Changes) {
+	us := projections.Int(at)
+	out.Widen(Spans, projections.Int(first/MarkSize), projections.Int(minuteOf(at)), us, us)
+}
+
+// unspan forgets the times of lines that are gone.
+func unspan(from, to int64, out *projections.Changes) {
+	out.Cut(projections.Cut{Table: Spans, From: from / MarkSize, To: to / MarkSize})
+	for _, at := range []int64{from, to} {
+		out.Widen(Spans, projections.Int(at/MarkSize), projections.Int(minuteUnsure), projections.Int(math.MinInt64), projections.Int(math.MaxInt64))
+	}
+}
