@@ -28,6 +28,12 @@ func (m *ReadModel) LogLinesSQL(q requestlog.Query, blocks ...int64) (string, []
 	return sql.sql.String(), sql.args, nil
 }
 
+// RequestSQL is the query for one line of the log.
+func (m *ReadModel) RequestSQL(id string) (string, []any, error) {
+	sql := m.requestQuery(id)
+	return sql.sql.String(), sql.args, nil
+}
+
 // BillSQL is the query behind a bill.
 func (m *ReadModel) BillSQL(q billing.Query) (string, []any, error) {
 	if err := q.Check(); err != nil {

@@ -63,13 +63,13 @@ func (l *logLines) blocksQuery() *readQuery {
 		list = append(list, l.hasMark(&sql, mark))
 	}
 	sql.sql.WriteString("SELECT block FROM (" + strings.Join(list, " INTERSECT ") + " UNION " + l.hasMark(&sql, requestlog.Mark{Kind: requestlog.MarkUnsure}) +
-		") AS marked WHERE block >= " + l.firstBlock() + " LIMIT " + strconv.Itoa(requestlog.MarksMax+1))
+		") AS marked WHERE block >= " + l.m.firstBlock() + " LIMIT " + strconv.Itoa(requestlog.MarksMax+1))
 	return &sql
 }
 
 // firstBlock is that of the oldest line.
-func (l *logLines) firstBlock() string {
-	return "(SELECT min(position) FROM " + l.m.table(requestlog.Requests.Name) + ") / " + strconv.Itoa(requestlog.MarkSize)
+func (m *ReadModel) firstBlock() string {
+	return "(SELECT min(position) FROM " + m.table(requestlog.Requests.Name) + ") / " + strconv.Itoa(requestlog.MarkSize)
 }
 
 // Spans implements requestlog.Lines.
@@ -91,7 +91,7 @@ func (l *logLines) spansQuery(behind requestlog.Span, from, to int64, n int) *re
 	sql.where("(high, block, minute) < (?, ?, ?)", behind.High, behind.Block, behind.Minute)
 	sql.where("high >= ?", from)
 	sql.where("low <= ?", to)
-	sql.where("block >= " + l.firstBlock())
+	sql.where("block >= " + l.m.firstBlock())
 	if len(l.marks) > 0 {
 		l.spanMarked(&sql, l.q.AreaMarks(), requestlog.MarkUnsureArea, fmt.Sprintf("span.block - span.block %% %d", requestlog.AreaSize))
 		if !l.few {
@@ -115,6 +115,34 @@ func (l *logLines) spanMarked(sql *readQuery, marks []requestlog.Mark, unsure re
 		list = append(list, has(mark))
 	}
 	sql.where("(" + strings.Join(list, " AND ") + " OR " + has(requestlog.Mark{Kind: unsure}) + ")")
+}
+
+// Request implements requestlog.Reader.
+func (m *ReadModel) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
+	var found *requestlog.Entry
+	err := m.each(ctx, m.requestQuery(id), func(row []projections.Value) error {
+		e, err := requestlog.FromRow(row)
+		found = &e
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// requestQuery looks at the blocks whose spans have the id between theirs. OFFSET 0 as in newestQuery.
+func (m *ReadModel) requestQuery(id string) *readQuery {
+	var sql readQuery
+	const size = requestlog.MarkSize
+	number := sql.arg(requestlog.NumberOf(id))
+	fmt.Fprintf(&sql.sql, "%s WHERE position = (SELECT line.position FROM (SELECT DISTINCT block FROM %s WHERE id_low <= %s AND id_high >= %s AND block >= %s) AS span "+
+		"CROSS JOIN LATERAL (SELECT position, request FROM %s WHERE position >= span.block * %d AND position < span.block * %d + %d OFFSET 0) AS line",
+		selectFrom(m.at.schema, requestlog.Requests), m.table(requestlog.Spans.Name), number, number, m.firstBlock(),
+		m.table(requestlog.Requests.Name), size, size, size)
+	sql.where("line.request = ?", storedText(id, false))
+	sql.sql.WriteString(" LIMIT 1)")
+	return &sql
 }
 
 // Newest implements requestlog.Lines.

@@ -86,21 +86,3 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	}
 	return requestlog.Page(&q, &from)
 }
-
-// Request implements requestlog.Reader.
-func (m *ReadModel) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
-	var sql readQuery
-	sql.sql.WriteString(selectFrom(m.at.schema, requestlog.Requests))
-	sql.where("request = ?", storedText(id, true))
-	sql.sql.WriteString(" LIMIT 1")
-	var found *requestlog.Entry
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		e, err := requestlog.FromRow(row)
-		found = &e
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}

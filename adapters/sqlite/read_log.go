@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -107,6 +108,26 @@ func (q *readQuery) marked(marks []requestlog.Mark, unsure requestlog.MarkKind, 
 		args = args.add(mark)
 	}
 	q.where("("+has+strings.Repeat(" AND "+has, len(marks)-1)+" OR "+has+")", args.add(requestlog.Mark{Kind: unsure})...)
+}
+
+// Request implements requestlog.Reader. NOT INDEXED: nor by one that SQLite would make of the whole table for this once.
+func (m *ReadModel) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
+	number := projections.Int(requestlog.NumberOf(id))
+	sql := readQuery{args: []projections.Value{number, number, projections.Text(id)}}
+	fmt.Fprintf(&sql.sql, `%s WHERE position = (SELECT position
+		FROM (SELECT DISTINCT block FROM request_spans WHERE id_low <= ? AND id_high >= ? AND block >= %s) AS span CROSS JOIN requests NOT INDEXED
+		ON position >= span.block * %[3]d AND position < span.block * %[3]d + %[3]d WHERE request = ? LIMIT 1)`,
+		selectRows(requestlog.Requests), firstBlock, requestlog.MarkSize)
+	var found *requestlog.Entry
+	err := m.each(ctx, &sql, func(row []projections.Value) error {
+		e, err := requestlog.FromRow(row)
+		found = &e
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // Newest implements requestlog.Lines: the conditions go to the inner query, which reads no more of a line than they need.

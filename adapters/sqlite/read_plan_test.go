@@ -28,7 +28,7 @@ func TestAPageOfTheLogScansNoTable(t *testing.T) {
 	line[len(line)-1] = projections.Text("{}")
 	var changes projections.Changes
 	changes.Put(requestlog.Requests, line...)
-	changes.Widen(requestlog.Spans, projections.Int(1), projections.Int(0), projections.Int(500), projections.Int(500))
+	changes.Widen(requestlog.Spans, projections.Int(1), projections.Int(0), projections.Int(500), projections.Int(500), projections.Int(0), projections.Int(0))
 	both := requestlog.Query{Key: "m", Model: "m"}
 	for block := range int64(requestlog.MarksMax + 10) {
 		for _, mark := range append(both.Marks(), both.AreaMarks()...) {
@@ -36,6 +36,14 @@ func TestAPageOfTheLogScansNoTable(t *testing.T) {
 		}
 	}
 	require.NoError(t, m.Commit(ctx, &changes, nil))
+	found, err := m.Request(ctx, "m")
+	require.NoError(t, err)
+	require.Nil(t, found, "its number is beyond those of the row")
+	for sql := range m.pool.idle[0].stmts {
+		if strings.Contains(sql, "request = ?") {
+			require.Contains(t, plan(t, m.pool.idle[0], &pageQuery{sql: sql}), "SEARCH requests USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)")
+		}
+	}
 	spans := []string{"SEARCH request_spans USING INDEX request_spans_high_block_minute (high>? AND (high,block,minute)<(?,?,?))", "SCALAR SUBQUERY", "SEARCH requests"}
 	listed := []string{"SCAN listed VIRTUAL TABLE", "SEARCH request_spans USING PRIMARY KEY (block=?)", "SCALAR SUBQUERY", "SEARCH requests", "USE TEMP B-TREE FOR ORDER BY"}
 	mark := []string{"CORRELATED SCALAR SUBQUERY", "SEARCH request_marks USING PRIMARY KEY (kind=? AND value=? AND block=?)"}

@@ -87,20 +87,3 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) (entries [
 	})
 	return entries, errors.Wrapf(err, "read model %s", m.path)
 }
-
-// Request implements requestlog.Reader.
-func (m *ReadModel) Request(ctx context.Context, id string) (*requestlog.Entry, error) {
-	var sql readQuery
-	sql.sql.WriteString(selectRows(requestlog.Requests) + " WHERE request = ? LIMIT 1")
-	sql.args = []projections.Value{projections.Text(id)}
-	var found *requestlog.Entry
-	err := m.each(ctx, &sql, func(row []projections.Value) error {
-		e, err := requestlog.FromRow(row)
-		found = &e
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}

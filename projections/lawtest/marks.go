@@ -92,6 +92,19 @@ func samePages(t *testing.T, m, oracle Readers) {
 			q.Before = want[len(want)-1].Cursor()
 		}
 	}
+	for i := range 24 {
+		id := all[dice.IntN(len(all))].RequestID
+		if i%4 == 0 {
+			id = pick(id[:len(id)-1]+"x", id+"0", "nothing", "")
+		}
+		want, err := oracle.Request(ctx, id)
+		must(t, err)
+		have, err := m.Request(ctx, id)
+		must(t, err)
+		if !reflect.DeepEqual(want, have) || want == nil && i%4 > 0 {
+			t.Errorf("request %q: have %+v, want %+v", id, have, want)
+		}
+	}
 	if met <= 300 {
 		t.Errorf("%d lines were found: the law would hold of nearly nothing", met)
 	}

@@ -145,3 +145,20 @@ func TestAPageLooksAtFewBlocksHoweverDeepItIs(t *testing.T) {
 		l.q.Before = page[len(page)-1].Cursor()
 	}
 }
+
+func TestTheNumberOfAnIdRisesWithItsTime(t *testing.T) {
+	rising := []string{
+		"00000000-0000-7000-8000-000000000000", "019ed8f0-0000-7000-8000-ffffffffffff", "019ed8f0-0000-7fff-8000-000000000000",
+		"019ed8f0-0001-7000-8000-000000000000", "ffffffff-ffff-7fff-bfff-ffffffffffff",
+	}
+	for i, id := range rising[1:] {
+		if a, b := requestlog.NumberOf(rising[i]), requestlog.NumberOf(id); a >= b || a < 0 {
+			t.Errorf("%s is %d, %s is %d", rising[i], a, id, b)
+		}
+	}
+	for _, odd := range []string{"", "req-1", "019ed8f0", "019ED8F0-0000-7000-8000-000000000000", "ünï", "019ed8f0-0000-700"} {
+		if n := requestlog.NumberOf(odd); n < 0 || n != requestlog.NumberOf(odd) {
+			t.Errorf("%q is %d", odd, n)
+		}
+	}
+}

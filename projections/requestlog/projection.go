@@ -47,9 +47,7 @@ var Requests = &projections.Table{
 		{Name: "duration_us", Kind: projections.KindMicros},
 		{Name: "detail", Kind: projections.KindJSON},
 	},
-	// It grows at its end: request ids are UUIDv7. Pages need none: see Spans, and Marks.
-	Indexes: [][]string{{"request"}},
-}
+} // without indexes: see Spans, and Marks
 
 // Projection is the fold. The zero value is ready.
 type Projection struct{}
@@ -58,7 +56,7 @@ type Projection struct{}
 func (Projection) Name() string { return "requestlog" }
 
 // Version implements projections.Projection.
-func (Projection) Version() int { return 5 } // 5: spans
+func (Projection) Version() int { return 6 } // 6: spans, with ids
 
 // Tables implements projections.Projection.
 func (Projection) Tables() []*projections.Table { return []*projections.Table{Requests, Spans} }
@@ -86,7 +84,7 @@ func (Projection) Fold(story *request.Story, fact events.Fact, at projections.Pl
 	}
 	_, waiting := fact.(*request.Queued)
 	first := int64(at.First)
-	span(first, story.AdmittedAt.UnixMicro(), out)
+	span(first, story.AdmittedAt.UnixMicro(), story.ID, out)
 	out.PutLater(Requests, first, func(row []projections.Value) []projections.Value {
 		return appendRow(row, story, first, waiting)
 	})
