@@ -46,6 +46,7 @@ type touched struct {
 	changes []Change
 	numbers map[int64]int32  // by key, for tables whose key is one number
 	keys    map[string]int32 // by AppendKey, for the others
+	recent  int32            // place of the row of those that was found last
 	told    map[Told]struct{}
 }
 
@@ -229,10 +230,16 @@ func (r *touched) find(c *Changes, values []Value) (at int32, known bool) {
 		}
 		return at, known
 	}
+	// Most facts of a moment are of the same sums and blocks: to compare costs less than to make a key of ten texts and hash it.
+	if r.recent < next && r.table.sameKey(values, r.changes[r.recent].Values) {
+		return r.recent, true
+	}
 	c.key = r.table.AppendKey(c.key[:0], values)
 	if at, known = r.keys[string(c.key)]; !known {
 		r.keys[string(c.key)] = next
+		at = next
 	}
+	r.recent = at
 	return at, known
 }
 

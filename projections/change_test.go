@@ -2,8 +2,11 @@ package projections
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -59,5 +62,34 @@ func TestBoundsMoveApartAndNeverTogether(t *testing.T) {
 	}
 	if want := []string{fmt.Sprintf("[1 -2 %d]", math.MaxInt64), "[2 7 8]"}; !slices.Equal(have, want) {
 		t.Errorf("have %q, want %q", have, want)
+	}
+}
+
+// Rows are found again whichever was touched last, also behind cuts, which move them, and a Reset, which forgets them.
+func TestARowIsFoundAgainWhicheverWasTouchedLast(t *testing.T) {
+	sums := &Table{Name: "sums", Key: 2, Columns: []Column{{Name: "n", Kind: KindInt}, {Name: "key"}, {Name: "sum", Kind: KindInt}}}
+	dice := rand.New(rand.NewPCG(3, 3))
+	var c Changes
+	for range 200 {
+		want := map[string]int64{}
+		for range dice.IntN(60) {
+			n, key := int64(dice.IntN(3)), []string{"a", "b", ""}[dice.IntN(3)]
+			for range 1 + dice.IntN(3) {
+				c.Add(sums, Int(n), Text(key), Int(1))
+				want[fmt.Sprint(n, key)]++
+			}
+			if dice.IntN(20) == 0 {
+				c.Cut(Cut{Table: sums, From: n, To: n})
+				maps.DeleteFunc(want, func(k string, _ int64) bool { return strings.HasPrefix(k, fmt.Sprint(n)) })
+			}
+		}
+		have := map[string]int64{}
+		for change := range c.All() {
+			have[fmt.Sprint(change.Values[0].Int(), change.Values[1].Text())] += change.Values[2].Int()
+		}
+		if !maps.Equal(have, want) || c.Len()-len(c.cuts) != len(want) {
+			t.Fatalf("have %v in %d rows, want %v", have, c.Len(), want)
+		}
+		c.Reset()
 	}
 }

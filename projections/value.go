@@ -95,6 +95,16 @@ func (t *Table) CompareKeys(a, b []Value) int {
 	return 0
 }
 
+// sameKey says that rows of a table have the same primary key.
+func (t *Table) sameKey(a, b []Value) bool {
+	for i := range t.Key {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // AppendKey appends a text to b that is the same for rows of the same primary key and for no others.
 func (t *Table) AppendKey(b []byte, row []Value) []byte {
 	for _, v := range row[:t.Key] {
