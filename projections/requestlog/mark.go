@@ -124,8 +124,8 @@ func (Marker) Fold(story *request.Story, fact events.Fact, at projections.Place,
 	}
 }
 
-// mark marks the block of a line with what a fact has brought to it. Most lines of a block say the same. Its key is told for
-// itself: of many keys each would bring again all that the others have brought.
+// mark marks the block of a line with what a fact has brought to it. Most lines of a block say the same; of those that do not, many
+// say so but for the key, and many pairs have been said of the area.
 func mark(story *request.Story, first int64, out *projections.Changes) {
 	asked, resolved, upstream, outcome := ask(story), "", "", ""
 	if final := story.Final(); final != nil {
@@ -139,13 +139,14 @@ func mark(story *request.Story, first int64, out *projections.Changes) {
 	}
 	m := marking{first / MarkSize, out}
 	models := [...]string{asked.Model, resolved}
-	if !out.Again(Marks, projections.Told{N: m.block, Texts: [5]string{models[0], models[1], upstream, outcome}}) {
+	told := projections.Told{N: m.block, Texts: [5]string{models[0], models[1], upstream, outcome, asked.Key}}
+	if out.Again(Marks, told) {
+		return
+	}
+	if told.Texts[4] = ""; asked.Key == "" || !out.Again(Marks, told) {
 		m.line(models, upstream, outcome)
 	}
-	if outcome == completed {
-		outcome = "" // its pairs are not marked
-	}
-	if asked.Key != "" && !out.Again(Marks, projections.Told{N: m.block, Texts: [5]string{models[0], models[1], upstream, outcome, asked.Key}}) {
+	if asked.Key != "" {
 		m.key(models, upstream, outcome, asked.Key)
 	}
 }
@@ -183,8 +184,14 @@ func (m marking) line(models [2]string, upstream, outcome string) {
 
 func (m marking) key(models [2]string, upstream, outcome, key string) {
 	m.set(Mark{markKey, key})
-	m.set(pair(markOutcomeKey, outcome, key))
+	if outcome != completed {
+		m.set(pair(markOutcomeKey, outcome, key))
+	}
 	m.block = areaOf(m.block)
+	// Its number is that of no block.
+	if m.out.Again(Marks, projections.Told{N: -m.block - 1, Texts: [5]string{models[0], models[1], upstream, "", key}}) {
+		return
+	}
 	m.set(pair(areaKeyUpstream, key, upstream))
 	for _, model := range models {
 		m.set(pair(areaKeyModel, key, model))
