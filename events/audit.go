@@ -33,7 +33,10 @@ type RawRow struct {
 	Position Position
 	N        int64 // facts
 	Archived bool  // removed by retention
-	Hash     [32]byte
+	// Lost says why readings of the store do not find the row, though it is there: what the store finds its rows by is not hashed,
+	// and is made from them. "" when they do.
+	Lost string
+	Hash [32]byte
 	Row
 }
 
@@ -227,6 +230,8 @@ func (v *verifier) row(r *RawRow) {
 		v.fault(r.Position, Reordered, "the row of stream %s was stored at another position", r.Stream)
 	case sum != r.Hash:
 		v.fault(r.Position, Tampered, "the row of stream %s is not what was hashed", r.Stream)
+	case r.Lost != "":
+		v.fault(r.Position, Tampered, "the row of stream %s is hidden from readers: %s", r.Stream, r.Lost)
 	case r.N != int64(strings.Count(r.Types, " "))+1:
 		v.fault(r.Position, Tampered, "the row of stream %s says that it has %d facts, its types are %q", r.Stream, r.N, r.Types)
 	}

@@ -292,6 +292,7 @@ var forgeries = []struct {
 		r.Hash = new(events.Hasher).Row(r.Position, &r.Row)
 		return l
 	}, events.Tampered, 4},
+	{"a row that no reading finds", func(l links) links { l[2].rows[0].Lost = "it is not listed"; return l }, events.Tampered, 9},
 	{"a link hashed again", func(l links) links { l[1].Hash[0] ^= 1; return l }, events.Tampered, 4},
 	{"a link with another number of facts", func(l links) links { l[4].N = 2; return l }, events.Missing, 14},
 	{"a deleted row", func(l links) links { l[1].rows = slices.Delete(l[1].rows, 1, 2); return l }, events.Missing, 5},
