@@ -26,9 +26,8 @@ type connOptions struct {
 // conn is one connection with its prepared statements. One goroutine at a time may use it.
 type conn struct {
 	*sqlite3.Conn
-	stmts   map[string]*sqlite3.Stmt
-	rows    map[rowKind]*rowStmt    // those that write rows of read models
-	inserts [len(bulks)]*insertStmt // those that write events
+	stmts map[string]*sqlite3.Stmt
+	rows  map[rowKind]*rowStmt // those that write rows of read models
 }
 
 // openConn opens or creates a database file. A new file, and the log beside it, can be read by its owner only.

@@ -4,12 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/migrations"
 )
 
@@ -93,9 +91,9 @@ func TestReadingConnectionsRefuseToWrite(t *testing.T) {
 }
 
 // plan is what SQLite does for a query, one step per element.
-func plan(t *testing.T, c *conn, q *pageQuery) (steps []string) {
+func plan(t *testing.T, c *conn, sql string) (steps []string) {
 	t.Helper()
-	s, _, err := c.Prepare(`EXPLAIN QUERY PLAN ` + q.sql)
+	s, _, err := c.Prepare(`EXPLAIN QUERY PLAN ` + sql)
 	require.NoError(t, err)
 	defer s.Close()
 	for s.Step() {
@@ -103,35 +101,4 @@ func plan(t *testing.T, c *conn, q *pageQuery) (steps []string) {
 	}
 	require.NoError(t, s.Err())
 	return steps
-}
-
-func TestFindNeverScansTheWholeTable(t *testing.T) {
-	c := openTestConn(t)
-	require.NoError(t, migrate(c, migrations.FS, "sqlite"))
-	const byPosition = "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
-	for _, test := range []struct {
-		what  string
-		q     events.Query
-		steps []string
-	}{
-		{"everything", events.Query{}, []string{byPosition}},
-		{"newest first", events.Query{Newest: true}, []string{byPosition}},
-		{"stream", events.Query{Stream: "s", Since: time.Now()}, []string{
-			"SEARCH events USING INDEX events_stream (stream=?)",
-		}},
-		{"newest of a stream", events.Query{Stream: "s", Newest: true}, []string{
-			"SEARCH events USING INDEX events_stream (stream=?)",
-		}},
-		{"key in a time", events.Query{Key: "k", Since: time.Now(), Until: time.Now()}, []string{byPosition}},
-	} {
-		q := pageQuery{conn: c}
-		q.find(test.q, 1, 1000)
-		steps := plan(t, c, &q)
-		require.Equal(t, test.steps, steps, test.what)
-	}
-	q := pageQuery{conn: c}
-	q.find(events.Query{Request: "r"}, 1, 1000)
-	steps := plan(t, c, &q)
-	require.Contains(t, steps, "SEARCH events USING INDEX events_stream (stream=?)")
-	require.Contains(t, steps, "SEARCH events USING COVERING INDEX events_about (about=?)")
 }

@@ -1,12 +1,12 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/errors"
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -19,53 +19,31 @@ func (s *Store) Feed(bell *events.Bell, log *slog.Logger) events.Feed {
 // feedSource reads rows for a feed and keeps its checkpoints (events.FeedSource).
 type feedSource struct{ *Store }
 
-const feedPage = `SELECT position, n, types, stream, request, key, upstream, version, at, node, payload FROM events
-	WHERE position >= coalesce((SELECT position FROM events WHERE position <= ?1 ORDER BY position DESC LIMIT 1), ?1)
-	AND position + n > ?1 ORDER BY position LIMIT ?2`
-
 // FeedPage reads rows; what a filter leaves out is not copied.
 func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *events.FeedFilter, limit int) (p events.FeedPage, err error) {
 	p.Through = after
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.stmt(feedPage)
-		if err != nil {
-			return err
-		}
-		b := binder{stmt: q}
-		b.integer(int64(after + 1))
-		b.integer(int64(limit))
-		if b.err != nil {
-			return b.err
-		}
 		seen := 0
 		texts := interned{}
-		for q.Step() {
-			seen++
-			var row events.Committed
-			row.Position = events.Position(q.ColumnInt64(0))
-			p.Through = row.Position + events.Position(q.ColumnInt64(1)) - 1
-			scanFeed(&row, q, texts)
-			if f.Row(&row) {
-				row.Payload = q.ColumnBlob(10, nil)
-				p.Rows = append(p.Rows, row)
+		return eachPage(c, after+1, 1<<63-1, false, func(stored page) bool {
+			rows, r := stored.rows(), row{}
+			for seen < limit && rows.row(&r) {
+				if r.end() <= int64(after) {
+					continue
+				}
+				seen++
+				p.Through = events.Position(r.end())
+				found := r.stored(texts).Committed
+				if f.Row(&found) {
+					found.Payload = bytes.Clone(r.payload)
+					p.Rows = append(p.Rows, found)
+				}
 			}
-		}
-		p.More = seen == limit
-		return errors.CombineErrors(q.Err(), q.Reset())
+			p.More = seen == limit
+			return seen < limit
+		})
 	})
 	return p, err
-}
-
-// scanFeed reads all but position and payload.
-func scanFeed(row *events.Committed, q *sqlite3.Stmt, texts interned) {
-	row.Types = texts.of(q.ColumnRawText(2))
-	row.Stream = q.ColumnText(3)
-	row.Request = part(row.Stream, q.ColumnRawText(4))
-	row.Key = texts.of(q.ColumnRawText(5))
-	row.Upstream = texts.of(q.ColumnRawText(6))
-	row.Version = q.ColumnInt64(7)
-	row.At = time.UnixMicro(q.ColumnInt64(8)).UTC()
-	row.Node = texts.of(q.ColumnRawText(9))
 }
 
 // Checkpoint is where a group is.

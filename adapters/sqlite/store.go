@@ -33,18 +33,13 @@ type Store struct {
 	writer *conn // nil after a fault that it may not have survived; the next write opens another
 	chain  chain
 	tails  map[string]tail // of streams that were appended to lately
+	begun  begun
 	hasher events.Hasher
-	hashes [][32]byte     // of the rows of the commit under way
-	swept  events.Removal // whose rows behind its last beginning are gone
+	group  group // the commit under way
+	sweep  sweep // the removal under way
 
 	blocks  blocks // of the search index: the one under way
 	thinned events.Thinned
-}
-
-// tail is what is known of a stream: its version and, when open, that no row has ended it.
-type tail struct {
-	version int64
-	open    bool
 }
 
 // chain is the end of the chain of commits.
@@ -86,12 +81,17 @@ func (s *Store) openWriter() error {
 	if err := migrate(c, migrations.FS, "sqlite"); err != nil {
 		return errors.CombineErrors(err, c.close())
 	}
+	if err := moveAppended(c); err != nil {
+		return errors.CombineErrors(err, c.close())
+	}
 	end, err := readChain(c)
 	if err != nil {
 		return errors.CombineErrors(err, c.close())
 	}
+	if err := s.forget(c, end); err != nil {
+		return errors.CombineErrors(err, c.close())
+	}
 	s.writer, s.chain = c, end
-	clear(s.tails)
 	return nil
 }
 

@@ -9,25 +9,66 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-const (
-	insertCommit = `INSERT INTO commits (first, n, low_water, earliest, latest, previous, hash)
-		VALUES (?, ?, ?, ?, ?, ?, ?)`
-	insertSecret  = `INSERT INTO secrets (id, version, sealed, digest) VALUES (?, ?, ?, ?)`
-	selectTail    = `SELECT version + n FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1`
-	selectEnd     = `SELECT 1 FROM events WHERE stream = ? AND terminal = 1 LIMIT 1`
-	selectVersion = `SELECT position, hash FROM events WHERE stream = ? AND version = ?`
-)
-
-// tailsMax bounds the streams whose versions are kept in memory; when they are more, all are forgotten.
-const tailsMax = 1 << 15
-
-// group is one commit under way.
+// group is one commit under way. Nothing of it is in the file until all its appends are decided; then it is written as a page, or a few.
+// Its memory is used again for the next one.
 type group struct {
-	s                *Store
-	c                *conn
-	next             events.Position
+	s    *Store
+	c    *conn
+	next events.Position
+
 	earliest, latest int64
-	saved            int // rows before the append under way
+	rows             []placed
+	hashes           [][32]byte // of rows
+	body             []byte     // of the pages, as if they were one
+	listed           []listing
+	secrets          []*events.Secret
+	touched          []touched // by the append under way
+	ended            []string  // streams that nobody asks for again soon
+	trace            trace     // of the file as it was before the group
+}
+
+// placed is a row of the group.
+type placed struct {
+	row     *events.Row
+	at      events.Position
+	version int64
+	id      requestID
+	regular bool // it has one
+	end     int  // of it in the body
+}
+
+// listing is a row of the table of that name.
+type listing struct {
+	name string
+	at   events.Position
+}
+
+// touched is what was known of a stream before the append under way.
+type touched struct {
+	stream string
+	was    tail
+	known  bool
+}
+
+// bodyMax bounds the memory that is kept for the next commit.
+const bodyMax = 4 << 20
+
+// begin makes the group an empty one behind the chain.
+func (g *group) begin(s *Store, c *conn) {
+	clear(g.rows) // they are the caller's
+	clear(g.secrets)
+	clear(g.ended)
+	clear(g.listed)
+	s.begun.shrink() // also where appends fail
+	if cap(g.body) > bodyMax {
+		g.body = nil
+	}
+	*g = group{
+		s: s, c: c, next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest,
+		rows: g.rows[:0], hashes: g.hashes[:0], body: append(g.body[:0], '['), listed: g.listed[:0], secrets: g.secrets[:0],
+		touched: g.touched[:0], ended: g.ended[:0],
+		trace: trace{cursor: cursor{c: c}, end: s.chain, under: g.under},
+	}
 }
 
 // Append stores a batch in one commit (events.Store). Rows that came with AnyVersion carry their version afterwards.
@@ -38,34 +79,29 @@ func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater even
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	results := make([]events.Result, len(batch))
-	numbers := make([][]int64, len(batch))
+	g := &s.group
 	var end chain
 	err := s.write(ctx, func(c *conn) (err error) {
 		if err := s.catchUp(c); err != nil {
 			return err
 		}
-		s.hashes = s.hashes[:0]
-		g := group{s: s, c: c, next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest}
-		if err := g.appendAll(batch, results, numbers); err != nil {
-			return err
+		g.begin(s, c)
+		for i := range batch {
+			if results[i], err = g.append(&batch[i]); err != nil {
+				return err
+			}
 		}
-		end, err = g.seal(batch, results, lowWater)
+		end, err = g.seal(lowWater)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.chain = end
-	if len(s.tails) > tailsMax {
-		clear(s.tails)
+	for i := range g.rows {
+		g.rows[i].row.Version = g.rows[i].version
 	}
-	for i := range batch {
-		for j, v := range numbers[i] {
-			if r := &batch[i].Rows[j]; r.Version == events.AnyVersion {
-				r.Version = v
-			}
-		}
-	}
+	s.settle(g.ended)
 	return results, nil
 }
 
@@ -85,102 +121,167 @@ func encoded(batch []events.Append) error {
 	return nil
 }
 
-// catchUp reads the end of the chain again when another process has written to the file.
-func (s *Store) catchUp(c *conn) error {
-	last, err := c.integer(`SELECT first FROM commits ORDER BY first DESC LIMIT 1`)
-	if err != nil || last == s.chain.first {
-		return err
-	}
-	clear(s.tails)
-	s.chain, err = readChain(c)
-	return err
-}
-
-// append stores one append, or finds that it is stored already, or reports a conflict. numbers are the versions of
-// its rows. An error ends the whole batch.
-func (g *group) append(a *events.Append) (r events.Result, numbers []int64, err error) {
-	g.saved = len(g.s.hashes)
+// append takes one append into the group, or finds that it is stored already, or reports a conflict. An error ends the whole
+// batch.
+func (g *group) append(a *events.Append) (r events.Result, err error) {
 	before := *g
-	single := len(a.Rows) == 1 && len(a.Secrets) == 0
-	if !single { // a single statement takes itself back
-		if err := g.c.run(`SAVEPOINT append`); err != nil {
-			return r, nil, err
-		}
-	}
-	conflict, numbers, err := g.insert(a)
+	g.touched = g.touched[:0]
+	conflict, err := g.add(a)
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
 	if conflict == nil {
-		if !single {
-			err = g.c.run(`RELEASE append`)
-		}
-		return events.Result{First: before.next}, numbers, err
+		return events.Result{First: before.next}, nil
 	}
-	if err := g.takeBack(before, a, single); err != nil {
-		return r, nil, err
-	}
+	before.trace = g.trace // what was read of the file stays
+	g.takeBack(&before)
 	first, err := g.stored(a)
 	if first != 0 || err != nil {
-		return events.Result{First: first}, nil, err
+		return events.Result{First: first}, err
 	}
-	return events.Result{Err: conflict}, nil, nil
+	return events.Result{Err: conflict}, nil
 }
 
-// takeBack undoes the rows and secrets of an append that met a conflict.
-func (g *group) takeBack(before group, a *events.Append, single bool) error {
-	*g = before
-	g.s.hashes = g.s.hashes[:g.saved]
-	for i := range a.Rows {
-		delete(g.s.tails, a.Rows[i].Stream)
+// takeBack undoes what an append that met a conflict has added.
+func (g *group) takeBack(before *group) {
+	for i := len(g.touched) - 1; i >= 0; i-- {
+		if t := &g.touched[i]; t.known {
+			g.s.tails[t.stream] = t.was
+		} else {
+			delete(g.s.tails, t.stream)
+		}
 	}
-	if single {
-		return nil
-	}
-	if err := g.c.run(`ROLLBACK TO append`); err != nil {
-		return err
-	}
-	return g.c.run(`RELEASE append`)
+	*g = *before
 }
 
-// insert writes rows and secrets. conflict wraps events.ErrConflict and leaves behind what was written so far.
-func (g *group) insert(a *events.Append) (conflict error, numbers []int64, err error) {
+// add places rows and secrets. conflict wraps events.ErrConflict and leaves behind what was placed so far.
+func (g *group) add(a *events.Append) (conflict error, err error) {
 	for i := range a.Rows {
-		r := a.Rows[i] // a copy: the version is the caller's until the commit
-		tail, err := g.tail(&r)
+		r := &a.Rows[i]
+		p := placed{row: r, at: g.next, version: r.Version}
+		p.id, p.regular = idOf(r.Stream)
+		t, err := g.tail(&p)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if a.Rows[i].Version == events.AnyVersion {
-			r.Version = tail
-			if numbers == nil {
-				numbers = make([]int64, len(a.Rows))
-			}
-		} else if r.Version != tail {
-			return conflictOf(&r, fmt.Sprintf("is at version %d", tail)), nil, nil
+		switch {
+		case r.Version == events.AnyVersion:
+			p.version = t.version
+		case r.Version != t.version:
+			return conflictOf(r, fmt.Sprintf("is at version %d", t.version)), nil
 		}
-		if ended, err := g.ended(&r); ended || err != nil {
-			return conflictOf(&r, "has ended"), nil, err
+		if r.Terminal && t.end == hasEnded {
+			return conflictOf(r, "has ended"), nil
 		}
-		if numbers != nil {
-			numbers[i] = r.Version
-		}
-		ok, err := g.insertRow(&r)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !ok {
-			return conflictOf(&r, "has that version already"), nil, nil
-		}
+		g.place(&p, t)
 	}
 	for i := range a.Secrets {
-		ok, err := g.insertSecret(&a.Secrets[i])
+		v := &a.Secrets[i]
+		was, err := g.secret(v)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if !ok {
-			return fmt.Errorf("%w: secret %s has version %d already", events.ErrConflict, a.Secrets[i].ID, a.Secrets[i].Version), nil, nil
+		if was != nil {
+			return fmt.Errorf("%w: secret %s has version %d already", events.ErrConflict, v.ID, v.Version), nil
+		}
+		g.secrets = append(g.secrets, v)
+	}
+	return nil, nil
+}
+
+// place puts a row behind the others. t is what is known of its stream.
+func (g *group) place(p *placed, t tail) {
+	r := p.row
+	if p.version != r.Version {
+		numbered := *r // the version is the caller's until the commit
+		numbered.Version = p.version
+		g.hashes = append(g.hashes, g.s.hasher.Row(p.at, &numbered))
+	} else {
+		g.hashes = append(g.hashes, g.s.hasher.Row(p.at, r))
+	}
+	if len(g.rows) > 0 {
+		g.body = append(g.body, ",\n"...)
+	}
+	g.body = appendRow(g.body, p.at, int64(len(r.Facts)), p.version, r)
+	p.end = len(g.body)
+	g.rows = append(g.rows, *p)
+	g.next += events.Position(len(r.Facts))
+	at := r.At.UnixMicro()
+	g.earliest, g.latest = min(g.earliest, at), max(g.latest, at)
+	for _, name := range p.id.names(p.regular, t.end == hasEnded, r.Stream, r.Request, at, g.s.chain.latest) {
+		if name != "" {
+			g.listed = append(g.listed, listing{name, p.at})
 		}
 	}
-	return nil, numbers, nil
+	g.follow(p, t)
+}
+
+// stored finds an append that was stored before with the same content in all its rows: its caller could not know
+// whether the first try had succeeded. 0: it is another one. Rows that the store was to number are never found.
+func (g *group) stored(a *events.Append) (first events.Position, err error) {
+	next := events.Position(0)
+	for i := range a.Rows {
+		at, err := g.same(&a.Rows[i])
+		if err != nil || at == 0 || i > 0 && at != next {
+			return 0, err
+		}
+		if i == 0 {
+			first = at
+		}
+		next = at + events.Position(len(a.Rows[i].Facts))
+	}
+	for i := range a.Secrets {
+		v, err := g.secret(&a.Secrets[i])
+		if err != nil || v == nil || !sameSecret(v, &a.Secrets[i]) {
+			return 0, err
+		}
+	}
+	return first, nil
+}
+
+// same is the position of the row that is stored at r's place in its stream, 0 when it says anything else than r.
+func (g *group) same(r *events.Row) (events.Position, error) {
+	if r.Version == events.AnyVersion {
+		return 0, nil
+	}
+	for i := range g.rows {
+		if p := &g.rows[i]; p.row.Stream == r.Stream && p.version == r.Version {
+			if g.s.hasher.Row(p.at, r) == g.hashes[i] {
+				return p.at, nil
+			}
+			return 0, nil
+		}
+	}
+	t := &g.trace
+	places, err := t.of(r.Stream, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, at := range places {
+		is, err := t.row(at)
+		if err != nil {
+			return 0, err
+		}
+		if is != nil && string(is.stream) == r.Stream && is.version == r.Version {
+			if is.sum() != g.s.hasher.Row(at, r) {
+				return 0, nil
+			}
+			return at, nil
+		}
+	}
+	return 0, nil
+}
+
+// secret is a version of a secret that is stored, or will be with the group; nil when there is none.
+func (g *group) secret(v *events.Secret) (*events.Secret, error) {
+	for _, is := range g.secrets {
+		if is.ID == v.ID && is.Version == v.Version {
+			return is, nil
+		}
+	}
+	return readSecret(g.c, v.ID, v.Version)
+}
+
+func conflictOf(r *events.Row, why string) error {
+	return fmt.Errorf("%w: %s %s, the append expects %d", events.ErrConflict, r.Stream, why, r.Version)
 }

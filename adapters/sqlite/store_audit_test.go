@@ -41,6 +41,33 @@ func audited(t testing.TB, path string, a events.Audit) events.Report {
 	return report
 }
 
+// edit is SQL that changes the first such text in the row at a position.
+func edit(position int, from, to string) string {
+	return fmt.Sprintf(`UPDATE pages SET body = (
+		WITH a (i) AS (SELECT instr(body, '[%[1]d,')), b (i) AS (SELECT i - 1 + instr(substr(body, i), '%[2]s') FROM a)
+		SELECT substr(body, 1, i - 1) || '%[3]s' || substr(body, i + length('%[2]s')) FROM b)
+		WHERE first = (SELECT max(first) FROM pages WHERE first <= %[1]d)`, position, from, to)
+}
+
+// without is SQL that takes a row out that is not the last one of its page.
+func without(position int) string {
+	return fmt.Sprintf(`UPDATE pages SET body = substr(body, 1, instr(body, '[%d,') - 1) || substr(body, instr(body, '[%d,'))
+		WHERE first = (SELECT max(first) FROM pages WHERE first <= %d)`, position, position+1, position)
+}
+
+// swapped is SQL that puts the rows 3 and 10 at each other's places.
+const swapped = `CREATE TEMP TABLE x AS SELECT
+		(SELECT substr(body, instr(body, '[3,'), instr(body, ',' || char(10) || '[4,') - instr(body, '[3,')) FROM pages WHERE first = 1) a,
+		(SELECT substr(body, instr(body, '[10,'), instr(body, ',' || char(10) || '[11,') - instr(body, '[10,')) FROM pages WHERE first = 9) b;
+	UPDATE pages SET body = replace(body, a, '[3,' || substr(b, 5)) FROM x WHERE first = 1;
+	UPDATE pages SET body = replace(body, b, '[10,' || substr(a, 4)) FROM x WHERE first = 9`
+
+// swappedHashes is SQL that does so to their hashes.
+const swappedHashes = `;UPDATE pages SET hashes = CAST(CASE first WHEN 1 THEN substr(h, 1, 64) || substr(o, 33, 32) || substr(h, 97)
+		ELSE substr(h, 1, 32) || substr(o, 65, 32) || substr(h, 65) END AS BLOB)
+	FROM (SELECT p.first f, p.hashes h, q.hashes o FROM pages p, pages q WHERE p.first IN (1, 9) AND q.first = 10 - p.first)
+	WHERE first = f`
+
 func TestWhatIsDoneToTheFileWithSQLIsFound(t *testing.T) {
 	for _, c := range []struct {
 		what, sql string
@@ -48,33 +75,40 @@ func TestWhatIsDoneToTheFileWithSQLIsFound(t *testing.T) {
 		first     events.Position
 	}{
 		{"nothing", `SELECT 1`, "", 0},
-		{"a byte of a payload", `UPDATE events SET payload = replace(payload, '"waited_us":0', '"waited_us":9') WHERE position = 7`, events.Tampered, 7},
-		{"a stream", `UPDATE events SET stream = 'request/other' WHERE position = 7`, events.Tampered, 7},
-		{"a time", `UPDATE events SET at = at + 1 WHERE position = 1`, events.Tampered, 1},
-		{"types", `UPDATE events SET types = 'request.queued' WHERE position = 12`, events.Tampered, 12},
-		{"a mark", `UPDATE events SET terminal = 1 WHERE position = 12`, events.Tampered, 12},
-		{"a number of facts", `UPDATE events SET n = 2 WHERE position = 12`, events.Tampered, 12},
-		{"a key where there was none", `UPDATE events SET key = 'k' WHERE position = 2`, events.Tampered, 2},
-		{"a hash", `UPDATE events SET hash = zeroblob(32) WHERE position = 2`, events.Tampered, 2},
-		{"a hash of another length", `UPDATE events SET hash = x'00' WHERE position = 2`, events.Tampered, 2},
+		{"a byte of a payload", edit(7, `"waited_us":0`, `"waited_us":9`), events.Tampered, 7},
+		{"a stream", edit(7, `request/1-2`, `request/other`), events.Tampered, 7},
+		{"a time", edit(1, `1772000000000000`, `1772000000000001`), events.Tampered, 1},
+		{"types", edit(12, `request.resumed`, `request.queued`), events.Tampered, 12},
+		{"a mark", edit(12, `,0,0,`, `,0,1,`), events.Tampered, 12},
+		{"a number of facts", edit(12, `[12,1,`, `[12,2,`), events.Tampered, 12},
+		{"a key where there was none", edit(2, `null,null,null,null`, `null,"k",null,null`), events.Tampered, 2},
+		{"a hash", `UPDATE pages SET hashes = CAST(substr(hashes, 1, 32) || zeroblob(32) || substr(hashes, 65) AS BLOB) WHERE first = 1`, events.Tampered, 2},
+		{"hashes cut off", `UPDATE pages SET hashes = substr(hashes, 1, 40) WHERE first = 1`, events.Tampered, 2},
+		{"a length of a payload", edit(7, `,337,[`, `,336,[`), events.Tampered, 7},
+		{"a payload that became shorter", edit(7, `"waited_us":0`, `"waited_us"`), events.Tampered, 7},
+		{"a body that is nothing", `UPDATE pages SET body = '' WHERE first = 5`, events.Tampered, 5},
+		{"a body cut off", `UPDATE pages SET body = substr(body, 1, instr(body, '[7,') + 100) WHERE first = 5`, events.Tampered, 7},
 		{"a link's hash", `UPDATE commits SET hash = zeroblob(32) WHERE first = 5`, events.Tampered, 5},
 		{"a link's predecessor", `UPDATE commits SET previous = zeroblob(32) WHERE first = 5`, events.Tampered, 5},
 		{"a link's facts, fewer", `UPDATE commits SET n = 2 WHERE first = 5`, events.Missing, 7},
 		{"a link's facts, none", `UPDATE commits SET n = -1 WHERE first = 5`, events.Tampered, 5},
 		{"a link's facts, more than there can be", `UPDATE commits SET n = 9223372036854775807 WHERE first = 5`, events.Tampered, 5},
-		{"a deleted row", `DELETE FROM events WHERE position = 6`, events.Missing, 6},
+		{"a deleted row", without(6), events.Missing, 6},
 		{"a deleted link", `DELETE FROM commits WHERE first = 5`, events.Missing, 5},
 		{"a deleted first link", `DELETE FROM commits WHERE first = 1`, events.Missing, 1},
 		{"deleted links, all of them", `DELETE FROM commits`, events.Missing, 1},
-		{"a deleted link with its rows", `DELETE FROM commits WHERE first = 5; DELETE FROM events WHERE position BETWEEN 5 AND 8`, events.Missing, 5},
+		{"a deleted link with its rows", `DELETE FROM commits WHERE first = 5; DELETE FROM pages WHERE first = 5`, events.Missing, 5},
 		{"a deleted last link", `DELETE FROM commits WHERE first = 9`, events.Missing, 9},
-		{"two rows at each other's places", `UPDATE events SET position = 99 WHERE position = 3;
-			UPDATE events SET position = 3 WHERE position = 10; UPDATE events SET position = 10 WHERE position = 99`, events.Reordered, 3},
-		{"a row put aside as if retention had removed it", `INSERT INTO archived SELECT position, n, hash FROM events WHERE position = 6;
-			DELETE FROM events WHERE position = 6`, events.Missing, 6},
+		{"two rows at each other's places", swapped + swappedHashes, events.Reordered, 3},
+		{"two rows with each other's places and not their hashes", swapped, events.Tampered, 3},
+		{"a page that hides rows behind it", `INSERT INTO pages VALUES (7, x'', '[]')`, events.Reordered, 7},
+		{"a page that begins behind its rows", `UPDATE pages SET first = 6 WHERE first = 5`, events.Tampered, 5},
+		{"a page in two", `INSERT INTO pages SELECT 7, substr(hashes, 65), '[' || substr(body, instr(body, '[7,')) FROM pages WHERE first = 5;
+			UPDATE pages SET hashes = substr(hashes, 1, 64), body = substr(body, 1, instr(body, '[7,') - 3) || ']' WHERE first = 5`, "", 0},
+		{"a row put aside as if retention had removed it", `INSERT INTO archived SELECT position, n, hash FROM events WHERE position = 6;` + without(6), events.Missing, 6},
 		{"a row that is archived and there", `INSERT INTO archived SELECT position, n, hash FROM events WHERE position = 6`, events.Reordered, 6},
-		{"a cut-off end", `DELETE FROM commits WHERE first = 9; DELETE FROM events WHERE position >= 9`, events.Truncated, 9},
-		{"everything gone", `DELETE FROM commits; DELETE FROM events`, events.Truncated, 1},
+		{"a cut-off end", `DELETE FROM commits WHERE first = 9; DELETE FROM pages WHERE first = 9`, events.Truncated, 9},
+		{"everything gone", `DELETE FROM commits; DELETE FROM pages`, events.Truncated, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			path := stocked(t, 3)
@@ -94,6 +128,16 @@ func TestWhatIsDoneToTheFileWithSQLIsFound(t *testing.T) {
 			require.Equal(t, c.first, *report.FirstBroken, report.Detail)
 		})
 	}
+}
+
+// number is what a query of one number says.
+func number(t testing.TB, db *sqlite3.Conn, sql string) int64 {
+	t.Helper()
+	q, _, err := db.Prepare(sql)
+	require.NoError(t, err)
+	defer q.Close()
+	require.True(t, q.Step(), sql)
+	return q.ColumnInt64(0)
 }
 
 func TestARemovalGoesOnWhereACrashHasLeftIt(t *testing.T) {

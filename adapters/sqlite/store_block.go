@@ -1,10 +1,9 @@
 package sqlite
 
 import (
-	"context"
+	"slices"
 
 	"github.com/cockroachdb/errors"
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -13,48 +12,88 @@ const (
 	insertBlock = `INSERT INTO blocks (block, kind, value, offsets) VALUES (?, ?, ?, ?)`
 	deleteBlock = `DELETE FROM blocks WHERE block = ?`
 	selectBlock = `SELECT offsets FROM blocks WHERE block = ? AND kind = ? AND value = ?`
-	selectTerms = `SELECT position, types, key, upstream FROM events WHERE position >= ? AND position <= ? ORDER BY position`
 )
+
+// block gathers what the index says of a block.
+type block struct {
+	events.Block
+	streams []uint64 // of requests with a UUIDv7: mark and offset, see appendEntry
+}
+
+func (b *block) begin(number int64) {
+	b.Begin(number)
+	b.streams = b.streams[:0]
+}
+
+func (b *block) note(at events.Position, id requestID) {
+	b.streams = append(b.streams, uint64(id.mark())<<12|uint64(at%events.BlockSize))
+}
 
 // blocks is the block under way, as far as this store has seen it. The zero value is that of an empty store.
 type blocks struct {
-	events.Block
+	block
 	end    chain // up to which it was gathered; where the chain ends elsewhere it holds for nothing
-	absent bool  // its rows before those were not gathered: they are read when it fills up
+	absent bool  // its rows before those were not gathered: they are read when it fills up, or a stream is looked up in it
 }
 
-// index adds the rows of a commit to the block under way and stores the blocks that it fills. The results say which
-// appends it stored: those that begin where the one before ended.
-func (g *group) index(batch []events.Append, results []events.Result, end chain) error {
+// gather makes the block under way known as the file has it, up to the end of the chain.
+func (w *blocks) gather(c *conn, end chain) error {
+	if number := events.BlockOf(end.head + 1); w.end != end {
+		w.begin(number)
+		w.end, w.absent = end, number > 0 || end.head > 0
+	}
+	if !w.absent {
+		return nil
+	}
+	w.begin(w.Number)
+	if err := readTerms(c, &w.block, end.head); err != nil {
+		return err
+	}
+	w.absent = false
+	return nil
+}
+
+// under finds rows of a stream in the block under way.
+func (g *group) under(mark uint32, into []int64) ([]int64, error) {
+	w := &g.s.blocks
+	if err := w.gather(g.c, g.s.chain); err != nil {
+		return nil, err
+	}
+	for _, entry := range w.streams {
+		if uint32(entry>>12) == mark {
+			into = append(into, int64(entry%events.BlockSize))
+		}
+	}
+	return into, nil
+}
+
+// index adds the rows of the group to the block under way and stores the blocks that it fills.
+func (g *group) index(end chain) error {
 	w, was := &g.s.blocks, g.s.chain
-	next := was.head + 1
 	if w.end != was {
-		w.Begin(events.BlockOf(next))
-		w.absent = true
+		w.begin(events.BlockOf(was.head + 1))
+		w.end, w.absent = was, true
 	}
 	if w.absent && events.BlockOf(end.head+1) > w.Number {
-		if err := readTerms(g.c, &w.Block, was.head); err != nil {
+		if err := w.gather(g.c, was); err != nil {
 			return err
 		}
-		w.absent = false
 	}
 	w.end = end
-	for i := range batch {
-		if results[i].Err != nil || results[i].First != next {
+	for i := range g.rows {
+		p := &g.rows[i]
+		if err := w.turn(g.c, events.BlockOf(p.at)); err != nil {
+			return err
+		}
+		if w.absent {
 			continue
 		}
-		for j := range batch[i].Rows {
-			r := &batch[i].Rows[j]
-			if err := w.turn(g.c, events.BlockOf(next)); err != nil {
-				return err
-			}
-			if !w.absent {
-				w.Add(next, r.Types, r.Key, r.Upstream)
-			}
-			next += events.Position(len(r.Facts))
+		w.Add(p.at, p.row.Types, p.row.Key, p.row.Upstream)
+		if p.regular {
+			w.note(p.at, p.id)
 		}
 	}
-	return w.turn(g.c, events.BlockOf(next))
+	return w.turn(g.c, events.BlockOf(g.next))
 }
 
 // turn stores the block under way when another one has begun.
@@ -62,43 +101,62 @@ func (w *blocks) turn(c *conn, number int64) error {
 	if number == w.Number {
 		return nil
 	}
-	err := writeBlock(c, &w.Block)
-	w.Begin(number)
+	err := writeBlock(c, &w.block)
+	w.begin(number)
 	return err
 }
 
-func writeBlock(c *conn, b *events.Block) error {
-	q, err := c.stmt(insertBlock)
-	if err != nil {
-		return err
-	}
+func writeBlock(c *conn, b *block) error {
 	for _, r := range b.Rows() {
-		bind := binder{stmt: q}
-		bind.integer(b.Number)
-		bind.text(r.Kind)
-		bind.text(r.Value)
-		bind.text(r.Offsets)
-		if bind.err != nil {
-			return bind.err
-		}
-		if err := q.Exec(); err != nil {
-			return errors.Wrapf(err, "search index, block %d", b.Number)
+		if err := writeBlockRow(c, b.Number, r); err != nil {
+			return err
 		}
 	}
-	return nil
+	return writeStreams(c, b)
+}
+
+// writeStreams writes where the block's requests are.
+func writeStreams(c *conn, b *block) error {
+	if len(b.streams) == 0 {
+		return nil
+	}
+	slices.Sort(b.streams)
+	entries := make([]byte, 0, entrySize*len(b.streams))
+	for _, entry := range b.streams {
+		entries = appendEntry(entries, entry)
+	}
+	return writeBlockRow(c, b.Number, events.BlockRow{Term: events.Term{Kind: streamKind}, Offsets: string(entries)})
+}
+
+func writeBlockRow(c *conn, number int64, r events.BlockRow) error {
+	err := c.exec(insertBlock, func(b *binder) {
+		b.integer(number)
+		b.text(r.Kind)
+		b.text(r.Value)
+		b.text(r.Offsets)
+	})
+	return errors.Wrapf(err, "search index, block %d", number)
 }
 
 // readTerms gathers the rows that are stored of a block, up to a position.
-func readTerms(c *conn, b *events.Block, through events.Position) error {
-	q, err := ranged(c, selectTerms, int64(events.BlockStart(b.Number)), int64(min(through, events.BlockStart(b.Number+1)-1)))
-	if err != nil {
-		return err
-	}
+func readTerms(c *conn, b *block, through events.Position) error {
+	start := events.BlockStart(b.Number)
+	through = min(through, events.BlockStart(b.Number+1)-1)
 	texts := interned{}
-	for q.Step() {
-		b.Add(events.Position(q.ColumnInt64(0)), texts.of(q.ColumnRawText(1)), texts.of(q.ColumnRawText(2)), texts.of(q.ColumnRawText(3)))
-	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+	return eachPage(c, start, through, false, func(p page) bool {
+		rows, r := p.rows(), row{}
+		for rows.row(&r) {
+			at := events.Position(r.position)
+			if at < start || at > through || r.damaged {
+				continue
+			}
+			b.Add(at, texts.of(r.types), texts.of(r.key), texts.of(r.upstream))
+			if id, ok := idOf(r.stream); ok {
+				b.note(at, id)
+			}
+		}
+		return true
+	})
 }
 
 // reindex makes the index anew for some of the full blocks of which rows were removed, and says which.
@@ -112,7 +170,8 @@ func (s *Store) reindex(c *conn, removed []int64) (due []int64, err error) {
 		if _, err := c.integer(deleteBlock, n); err != nil {
 			return nil, err
 		}
-		b := events.Block{Number: n}
+		b := block{}
+		b.begin(n)
 		if err := readTerms(c, &b, s.chain.head); err != nil {
 			return nil, err
 		}
@@ -121,183 +180,4 @@ func (s *Store) reindex(c *conn, removed []int64) (due []int64, err error) {
 		}
 	}
 	return due, nil
-}
-
-const (
-	// What a page of a search looks at in one snapshot at most: rows, and so many for each block.
-	searchMax     = 8192
-	searchedBlock = 8
-)
-
-// search is a reading through the index: block by block, and of each the rows that have all terms.
-type search struct {
-	query     events.Query
-	terms     []events.Term
-	low, high events.Position // what is left
-	full      int64           // blocks before it are in the index
-	offsets   events.Offsets
-	found     []events.Position
-}
-
-// search reads rows that match a filter with terms, as Find does.
-func (s *Store) search(ctx context.Context, f events.Query, terms []events.Term, yield func(*events.Committed) bool) error {
-	var q *search
-	given := 0
-	for q == nil || q.low <= q.high {
-		var page []events.Stored
-		err := s.read(ctx, func(c *conn) (err error) {
-			if q == nil {
-				if q, err = newSearch(c, f, terms); err != nil {
-					return err
-				}
-			}
-			most := pageRows
-			if f.Limit > 0 {
-				most = min(most, f.Limit-given)
-			}
-			page, err = q.page(c, most)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if more, err := events.HandOn(page, yield); !more || err != nil {
-			return err
-		}
-		if given += len(page); f.Limit > 0 && given == f.Limit {
-			return nil
-		}
-	}
-	return nil
-}
-
-func newSearch(c *conn, f events.Query, terms []events.Term) (*search, error) {
-	end, err := readChain(c)
-	if err != nil {
-		return nil, err
-	}
-	q := &search{query: f, terms: terms, full: events.BlockOf(end.head + 1)}
-	q.low, q.high, err = span(c, f, end.head)
-	return q, err
-}
-
-// page reads at most so many rows. It may find none though more are left.
-func (q *search) page(c *conn, most int) (page []events.Stored, err error) {
-	texts := interned{}
-	for looked := 0; q.low <= q.high && len(page) < most && looked < searchMax; {
-		block, first, last := events.BlockSpan(q.low, q.high, q.query.Newest)
-		before := len(page)
-		if block >= q.full {
-			first, last = max(q.low, events.BlockStart(q.full)), q.high // whatever is under way
-			if page, err = q.under(c, page, first, last, most); err != nil {
-				return nil, err
-			}
-			looked += int(last - first)
-		} else {
-			n := 0
-			if page, n, err = q.block(c, page, texts, block, first, last, most); err != nil {
-				return nil, err
-			}
-			looked += searchedBlock + n
-		}
-		if len(page) == most && len(page) > before { // there may be more behind it
-			first, last = page[len(page)-1].Position, page[len(page)-1].Position
-		}
-		if q.query.Newest {
-			q.high = first - 1
-		} else {
-			q.low = last + 1
-		}
-	}
-	return page, nil
-}
-
-// under looks at the rows that are in no full block.
-func (q *search) under(c *conn, page []events.Stored, first, last events.Position, most int) ([]events.Stored, error) {
-	p := pageQuery{conn: c, limit: most - len(page)}
-	p.find(q.query, first, last)
-	return p.rows(page)
-}
-
-// block appends the rows of a full block that match, and says at how many it has looked.
-func (q *search) block(c *conn, page []events.Stored, texts interned, block int64, first, last events.Position, most int) ([]events.Stored, int, error) {
-	if err := q.narrow(c, block); err != nil || q.offsets.Len() == 0 {
-		return page, 0, err
-	}
-	q.found = q.offsets.Positions(q.found[:0], block, first, last, q.query.Newest)
-	if len(q.found) == 0 {
-		return page, 0, nil
-	}
-	p := pageQuery{conn: c, limit: 1}
-	p.find(q.query, q.found[0], q.found[0])
-	stmt, err := p.bound()
-	if err != nil {
-		return nil, 0, err
-	}
-	for i, at := range q.found {
-		if err := errors.CombineErrors(stmt.BindInt64(1, int64(at)), stmt.BindInt64(2, int64(at))); err != nil {
-			return nil, 0, err
-		}
-		if stmt.Step() {
-			page = append(page, events.Stored{})
-			scanRow(&page[len(page)-1], stmt, texts)
-		}
-		if err := errors.CombineErrors(stmt.Err(), stmt.Reset()); err != nil {
-			return nil, 0, err
-		}
-		if len(page) == most {
-			return page, i + 1, nil
-		}
-	}
-	return page, len(q.found), nil
-}
-
-// narrow finds the rows of a full block that have all terms.
-func (q *search) narrow(c *conn, block int64) error {
-	q.offsets.Reset()
-	for _, t := range q.terms {
-		stmt, err := c.stmt(selectBlock)
-		if err != nil {
-			return err
-		}
-		b := binder{stmt: stmt}
-		b.integer(block)
-		b.text(t.Kind)
-		b.text(t.Value)
-		if b.err != nil {
-			return b.err
-		}
-		text := ""
-		if stmt.Step() {
-			text = stmt.ColumnText(0)
-		}
-		if err := errors.CombineErrors(stmt.Err(), stmt.Reset()); err != nil {
-			return err
-		}
-		if err := q.offsets.Narrow(text); err != nil {
-			return errors.Wrapf(err, "block %d", block)
-		}
-		if q.offsets.Len() == 0 {
-			return nil
-		}
-	}
-	return nil
-}
-
-// bound is the statement with its arguments.
-func (q *pageQuery) bound() (*sqlite3.Stmt, error) {
-	stmt, err := q.conn.stmt(q.sql)
-	if err != nil {
-		return nil, err
-	}
-	b := binder{stmt: stmt}
-	for _, a := range q.args {
-		switch a := a.(type) {
-		case string:
-			b.text(a)
-		case int64:
-			b.integer(a)
-		}
-	}
-	return stmt, b.err
 }

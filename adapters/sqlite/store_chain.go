@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cockroachdb/errors"
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -17,7 +16,6 @@ const (
 	selectLinks = `SELECT first, n, previous, hash, low_water, earliest, latest FROM commits
 		WHERE first >= coalesce((SELECT first FROM commits WHERE first <= ?1 ORDER BY first DESC LIMIT 1), ?1)
 		ORDER BY first LIMIT 257`
-	selectRaw = `SELECT ` + eventColumns + ` FROM events WHERE position >= ? AND position < ? ORDER BY position`
 	selectArc = `SELECT position, n, hash FROM archived WHERE position >= ? AND position < ? ORDER BY position`
 )
 
@@ -50,7 +48,8 @@ type chainPage struct {
 	links []link
 	end   int64 // where the rows of the last link end, exclusive
 	rows  []events.RawRow
-	bytes []byte // of payloads
+	gone  []events.RawRow // archived
+	bytes []byte          // of payloads
 	texts interned
 }
 
@@ -120,50 +119,60 @@ func (p *chainPage) readLinks(c *conn) error {
 // readRows reads the rows from begin to the end of the page and deals them out to the links. Payloads stand in one
 // buffer, which may move while it grows: they are cut out of it at the end.
 func (p *chainPage) readRows(c *conn, begin int64) error {
-	raw, err := ranged(c, selectRaw, begin, p.end)
-	if err != nil {
-		return err
-	}
-	arc, err := ranged(c, selectArc, begin, p.end)
-	if err != nil {
+	if err := p.readArchived(c, begin); err != nil {
 		return err
 	}
 	d := dealer{p: p}
-	more, gone := raw.Step(), arc.Step()
-	for more || gone {
-		if gone && (!more || arc.ColumnInt64(0) < raw.ColumnInt64(0)) {
-			if d.wanted(arc.ColumnInt64(0)) {
-				r := events.RawRow{Position: events.Position(arc.ColumnInt64(0)), N: arc.ColumnInt64(1), Archived: true}
-				copy(r.Hash[:], arc.ColumnRawBlob(2))
-				d.add(r, nil)
+	gone := p.gone
+	last := int64(0) // of the rows so far
+	err := eachPage(c, events.Position(begin), events.Position(p.end-1), false, func(stored page) bool {
+		if stored.first < begin { // it belongs to a link before
+			return true
+		}
+		if stored.first <= last && d.wanted(stored.first, stored.first) { // hides rows that stand before it
+			d.add(events.RawRow{Position: events.Position(stored.first), N: 1, Row: events.Row{Types: damagedTypes}}, nil)
+		}
+		rows, r := stored.rows(), row{}
+		for rows.row(&r) {
+			for ; len(gone) > 0 && int64(gone[0].Position) < max(stored.first, r.position); gone = gone[1:] {
+				d.archived(&gone[0])
 			}
-			gone = arc.Step()
-			continue
+			if d.wanted(stored.first, r.position) {
+				raw := p.raw(&r)
+				if r.position < stored.first {
+					raw.Lost = "it stands in a page that begins behind it"
+				}
+				d.add(raw, r.payload)
+			}
+			last = max(last, r.end())
 		}
-		if d.wanted(raw.ColumnInt64(0)) {
-			r, payload := p.scan(raw)
-			d.add(r, payload)
-		}
-		more = raw.Step()
+		return true
+	})
+	for i := range gone {
+		d.archived(&gone[i])
 	}
 	d.finish()
-	return errors.CombineErrors(errors.CombineErrors(raw.Err(), raw.Reset()), errors.CombineErrors(arc.Err(), arc.Reset()))
+	return err
 }
 
-func ranged(c *conn, sql string, begin, end int64) (*sqlite3.Stmt, error) {
-	q, err := c.stmt(sql)
+// readArchived reads what is left of rows that retention has removed.
+func (p *chainPage) readArchived(c *conn, begin int64) error {
+	p.gone = p.gone[:0]
+	q, err := ranged(c, selectArc, begin, p.end)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return q, errors.CombineErrors(q.BindInt64(1, begin), q.BindInt64(2, end))
+	for q.Step() {
+		r := events.RawRow{Position: events.Position(q.ColumnInt64(0)), N: q.ColumnInt64(1), Archived: true}
+		copy(r.Hash[:], q.ColumnRawBlob(2))
+		p.gone = append(p.gone, r)
+	}
+	return errors.CombineErrors(q.Err(), q.Reset())
 }
 
-// scan reads a row; the payload aliases the statement's.
-func (p *chainPage) scan(q *sqlite3.Stmt) (r events.RawRow, payload []byte) {
-	var s events.Stored
-	scanColumns(&s, q, p.texts)
-	r = events.RawRow{Position: s.Position, N: s.N, Hash: s.Hash, Row: s.Row}
-	return r, q.ColumnRawText(12)
+func (p *chainPage) raw(r *row) events.RawRow {
+	s := r.stored(p.texts)
+	return events.RawRow{Position: s.Position, N: s.N, Hash: s.Hash, Row: s.Row}
 }
 
 // dealer gives rows to links in order. Of a link it takes one row more than its facts allow.
@@ -175,10 +184,10 @@ type dealer struct {
 	ends  []int // of the payload of each row in the buffer
 }
 
-// wanted moves on to the link that a position belongs to and says whether the row is worth reading.
-func (d *dealer) wanted(position int64) bool {
+// wanted moves on to the link that a row at a place belongs to, that of its page, and says whether it is worth reading.
+func (d *dealer) wanted(place, position int64) bool {
 	links := d.p.links
-	for d.at+1 < len(links) && int64(links[d.at+1].First) <= position {
+	for d.at+1 < len(links) && int64(links[d.at+1].First) <= place {
 		d.close()
 	}
 	if d.extra {
@@ -187,6 +196,12 @@ func (d *dealer) wanted(position int64) bool {
 	l := &links[d.at]
 	d.extra = position >= int64(l.First)+max(l.N, 0)
 	return true
+}
+
+func (d *dealer) archived(r *events.RawRow) {
+	if at := int64(r.Position); d.wanted(at, at) {
+		d.add(*r, nil)
+	}
 }
 
 func (d *dealer) add(r events.RawRow, payload []byte) {
@@ -218,73 +233,4 @@ func (d *dealer) finish() {
 		p.links[i].rows = p.rows[counted : counted+n : counted+n]
 		counted += n
 	}
-}
-
-const (
-	// Ends go first, so that what is left of a stream always has its beginning, by which it is known. The unary plus
-	// keeps the search on the range of positions.
-	selectRemovable = `SELECT position FROM events WHERE position > ?3 AND position <= ?4
-		AND +stream >= 'request/' AND +stream < 'request0'
-		AND EXISTS (SELECT 1 FROM events AS beginning WHERE beginning.stream = events.stream
-			AND beginning.version = 0 AND beginning.position BETWEEN ?1 AND ?2)
-		ORDER BY position DESC LIMIT ?5`
-	archiveRow = `INSERT INTO archived (position, n, hash) SELECT position, n, hash FROM events WHERE position = ?`
-	deleteRow  = `DELETE FROM events WHERE position = ?`
-)
-
-// Remove takes away rows of a removal (events.Store). Between two calls appends have their turn.
-func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	removed := 0
-	var indexed []int64
-	err := s.write(ctx, func(c *conn) error {
-		var gone []int64
-		var err error
-		if s.swept != r { // what lies behind the last beginning is a part of what is there
-			if gone, err = removable(c, r, r.Last, r.Through, limit); err != nil {
-				return err
-			}
-		}
-		if len(gone) == 0 {
-			s.swept = r
-			if gone, err = removable(c, r, r.First-1, r.Last, limit); err != nil {
-				return err
-			}
-		}
-		for _, position := range gone {
-			for _, sql := range []string{archiveRow, deleteRow} {
-				if _, err := c.integer(sql, position); err != nil {
-					return err
-				}
-			}
-		}
-		removed = len(gone)
-		indexed, err = s.reindex(c, gone)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	s.thinned.Done(indexed)
-	return removed, nil
-}
-
-// removable are positions of rows of a removal in (after, through], from the end.
-func removable(c *conn, r events.Removal, after, through events.Position, limit int) (list []int64, err error) {
-	q, err := c.stmt(selectRemovable)
-	if err != nil {
-		return nil, err
-	}
-	b := binder{stmt: q}
-	for _, n := range []int64{int64(r.First), int64(r.Last), int64(after), int64(through), int64(limit)} {
-		b.integer(n)
-	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	for q.Step() {
-		list = append(list, q.ColumnInt64(0))
-	}
-	return list, errors.CombineErrors(q.Err(), q.Reset())
 }

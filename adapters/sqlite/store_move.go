@@ -1,0 +1,235 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/penstock/penstock/events"
+)
+
+const (
+	countAppended  = `SELECT count(*) FROM sqlite_schema WHERE name = 'appended' AND type = 'table'`
+	firstAppended  = `SELECT min(position) FROM appended`
+	selectAppended = `SELECT position, n, stream, version, terminal, at, types, about, key, upstream, node, hash, payload
+		FROM appended ORDER BY position`
+	deleteAppended = `DELETE FROM appended WHERE position <= ?`
+	selectCommits  = `SELECT first, latest FROM commits
+		WHERE first >= coalesce((SELECT max(first) FROM commits WHERE first <= ?1), 0) ORDER BY first`
+)
+
+// movePart bounds what is moved in one transaction, in bytes of pages: so large the write-ahead log may grow. Tests make it small.
+var movePart = 16 << 20
+
+// moveAppended moves rows that were stored one per append to pages; see migration 0006. Each part is a transaction that also takes
+// them away from where they were: their room is used for the next ones, and another start, or another process, goes on where this one
+// has stopped.
+func moveAppended(c *conn) error {
+	m := mover{c: c}
+	for done := false; !done; {
+		if err := c.write(func() error {
+			n, err := c.integer(countAppended)
+			if done = n == 0; done || err != nil {
+				return err
+			}
+			done, err = m.part()
+			return err
+		}); err != nil {
+			return errors.Wrap(err, "move events to pages")
+		}
+	}
+	return nil
+}
+
+// mover moves rows in order. It holds one page.
+type mover struct {
+	c       *conn
+	open    openStreams
+	last    int64 // row that was moved
+	block   block // as far as its rows were moved
+	size    int   // of what the part has moved, in bytes
+	page    page  // under way; its body lacks the end
+	commits *sqlite3.Stmt
+	more    bool  // commits is at one that begins behind the row at hand
+	before  int64 // the time that was reached before the commit of the row at hand
+	latest  int64 // the time that it reaches
+}
+
+// part moves some rows; done: there are no more, and nor is the table.
+func (m *mover) part() (done bool, err error) {
+	if err := m.begin(); err != nil {
+		return false, err
+	}
+	rows, err := m.c.stmt(selectAppended)
+	if err != nil {
+		return false, err
+	}
+	done = true
+	for rows.Step() {
+		at := rows.ColumnInt64(0)
+		if err := m.reach(at); err != nil {
+			return false, err
+		}
+		if m.size >= movePart {
+			done = false
+			break
+		}
+		if err := m.row(at, rows); err != nil {
+			return false, err
+		}
+	}
+	if err := errors.CombineErrors(errors.CombineErrors(rows.Err(), rows.Reset()), m.commits.Reset()); err != nil {
+		return false, err
+	}
+	if err := m.flush(); err != nil {
+		return false, err
+	}
+	if !done {
+		_, err = m.c.integer(deleteAppended, m.last)
+		return false, err
+	}
+	end, err := readChain(m.c)
+	if err != nil {
+		return false, err
+	}
+	if err := m.turn(events.BlockOf(end.head + 1)); err != nil {
+		return false, err
+	}
+	return true, m.c.Exec(`DROP TABLE appended`)
+}
+
+// begin finds where the next row is.
+func (m *mover) begin() error {
+	from, err := m.c.integer(firstAppended)
+	if err != nil {
+		return err
+	}
+	moved, err := m.c.integer(`SELECT max(first) FROM pages`)
+	if err != nil {
+		return err
+	}
+	if moved > m.last { // by another process
+		clear(m.open)
+	}
+	m.size = 0
+	m.block.begin(events.BlockOf(events.Position(from)))
+	if err := readTerms(m.c, &m.block, events.Position(from-1)); err != nil {
+		return err
+	}
+	if m.latest, err = m.c.integer(selectBefore, from); err != nil {
+		return err
+	}
+	if m.commits, err = m.c.stmt(selectCommits); err != nil {
+		return err
+	}
+	if err := m.commits.BindInt64(1, from); err != nil {
+		return err
+	}
+	m.more = m.commits.Step()
+	return m.commits.Err()
+}
+
+// reach goes on to the commit and the block of a position.
+func (m *mover) reach(at int64) error {
+	for m.more && m.commits.ColumnInt64(0) <= at {
+		if err := m.flush(); err != nil {
+			return err
+		}
+		m.before, m.latest = m.latest, m.commits.ColumnInt64(1)
+		m.more = m.commits.Step()
+	}
+	return errors.CombineErrors(m.commits.Err(), m.turn(events.BlockOf(events.Position(at))))
+}
+
+// row moves the row at which the statement is.
+func (m *mover) row(at int64, q *sqlite3.Stmt) error {
+	if len(m.page.body) >= pageMax {
+		if err := m.flush(); err != nil {
+			return err
+		}
+	}
+	if len(m.page.body) == 0 {
+		m.page.first, m.page.body = at, append(m.page.body, '[')
+	} else {
+		m.page.body = append(m.page.body, ",\n"...)
+	}
+	r := events.Row{
+		Stream: q.ColumnText(2), Version: q.ColumnInt64(3), Terminal: q.ColumnInt64(4) == 1, At: time.UnixMicro(q.ColumnInt64(5)),
+		Types: q.ColumnText(6), Request: q.ColumnText(7), Key: q.ColumnText(8), Upstream: q.ColumnText(9), Node: q.ColumnText(10),
+		Payload: q.ColumnRawText(12), // valid until the statement goes on
+	}
+	if q.ColumnType(7) == sqlite3.NULL {
+		r.Request, _ = aboutOf(r.Stream)
+	}
+	var sum [hashSize]byte
+	copy(sum[:], q.ColumnRawBlob(11))
+	before := len(m.page.body)
+	m.page.body = appendRow(m.page.body, events.Position(at), q.ColumnInt64(1), r.Version, &r)
+	m.page.hashes = append(m.page.hashes, sum[:]...)
+	m.size += len(m.page.body) - before
+	m.last = at
+	return m.list(events.Position(at), &r)
+}
+
+// list lists a row that was moved, where need be, and notes it for the block.
+func (m *mover) list(at events.Position, r *events.Row) error {
+	id, regular := idOf(r.Stream)
+	late := false
+	if regular {
+		m.block.note(at, id)
+		late = m.open.follow(r)
+	}
+	for _, name := range id.names(regular, late, r.Stream, r.Request, r.At.UnixMicro(), m.before) {
+		if name == "" {
+			continue
+		}
+		if err := m.c.list(name, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush stores the page under way.
+func (m *mover) flush() error {
+	if len(m.page.body) == 0 {
+		return nil
+	}
+	m.page.body = append(m.page.body, ']')
+	err := m.c.writePage(m.page)
+	m.page.body, m.page.hashes = m.page.body[:0], m.page.hashes[:0]
+	return err
+}
+
+// turn stores what the index lacks of the block under way when another one has begun.
+func (m *mover) turn(number int64) error {
+	if number == m.block.Number {
+		return nil
+	}
+	err := writeStreams(m.c, &m.block)
+	m.block.begin(number)
+	return err
+}
+
+// openStreams are request streams that have begun, and not ended. The zero value is ready.
+type openStreams map[string]bool
+
+// openMax bounds the streams that are known to be open; when they are more, all are forgotten.
+const openMax = 1 << 17
+
+// follow notes what a row does to its stream, and says whether it may stand behind the end.
+func (o *openStreams) follow(r *events.Row) (late bool) {
+	switch {
+	case r.Terminal:
+		delete(*o, r.Stream)
+	case r.Version == 0:
+		if *o == nil || len(*o) >= openMax {
+			*o = openStreams{}
+		}
+		(*o)[r.Stream] = true
+	default:
+		return !(*o)[r.Stream]
+	}
+	return false
+}

@@ -1,0 +1,1 @@
+-- SQLite's store keeps one row per commit from here on. This one keeps one per append: nothing changes.
