@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -126,6 +127,52 @@ func TestWhatIsDoneToTheFileWithSQLIsFound(t *testing.T) {
 				return
 			}
 			require.Equal(t, c.first, *report.FirstBroken, report.Detail)
+		})
+	}
+}
+
+// What the store finds its rows by is not in the chain: who takes a row out of it hides the row from all but an audit.
+func TestARowThatIsHiddenFromReadersIsFound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	s := openStore(t, path, sqlite.StoreOptions{})
+	stories(t, s, 2500)
+	require.NoError(t, s.Close())
+	clean, err := os.ReadFile(path)
+	require.NoError(t, err)
+	row := func(where string) string { return `(SELECT min(position) FROM events WHERE ` + where + `)` }
+	const regular = `stream LIKE 'request/________-____-7%' AND `
+	late, old, other := row(regular+`types = 'request.repriced'`), row(regular+`at % 1000000 < 500000 AND position > 1000`), row(`stream = 'upstream/u' AND position > 500`)
+	for _, c := range []struct{ what, position, sql string }{
+		{"from a search for a key", row(`key IS NOT NULL AND position > 1500`),
+			`UPDATE blocks SET offsets = replace(offsets, ' ' || ? || ' ', ' ') WHERE block = 0 AND kind = 'key'`},
+		{"from a search for a type", row(`types = 'request.repriced'`), `DELETE FROM blocks WHERE ? > 0 AND kind = 'type' AND value = 'request.repriced'`},
+		{"from a search through damaged offsets", row(`types = 'request.repriced'`), `UPDATE blocks SET offsets = 'x' WHERE ? > 0 AND kind = 'type' AND value = 'request.repriced'`},
+		{"from who asks for a request", old, `UPDATE blocks SET offsets = replace(offsets, (SELECT substr(stream, -8) FROM events WHERE position = ?1)
+			|| printf('%03x', ?1), 'ffffffff000') WHERE kind = 'stream'`},
+		{"from who asks for any request", row(regular + `at % 1000000 >= 0 AND version = 0 AND position > 2`), `DELETE FROM blocks WHERE ? > 0 AND kind = 'stream'`},
+		{"behind the end of its request", late, `DELETE FROM listed WHERE position = ?`},
+		{"in another stream", other, `DELETE FROM listed WHERE position = ? AND name = 'upstream/u'`},
+		{"in another stream, from who asks for its request", other, `DELETE FROM listed WHERE position = ? AND name <> 'upstream/u'`},
+		{"older than its id", row(regular + `version = 0 AND position > 700 AND at < (SELECT max(at) FROM events) - 3000000000`), `DELETE FROM listed WHERE position = ?`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "events.db")
+			require.NoError(t, os.WriteFile(path, clean, 0o600))
+			require.True(t, audited(t, path, events.Audit{}).Equal)
+			db, err := sqlite3.Open(path)
+			require.NoError(t, err)
+			at := number(t, db, `SELECT `+c.position)
+			require.Positive(t, at)
+			q, _, err := db.Prepare(c.sql)
+			require.NoError(t, err)
+			require.NoError(t, q.BindInt64(1, at))
+			require.NoError(t, q.Exec())
+			require.NoError(t, q.Close())
+			require.NoError(t, db.Close())
+			report := audited(t, path, events.Audit{})
+			require.Equal(t, events.Tampered, report.Fault)
+			require.Contains(t, report.Detail, "hidden from readers")
+			require.Equal(t, events.Position(at), *report.FirstBroken, report.Detail)
 		})
 	}
 }

@@ -26,6 +26,7 @@ func (s *Store) Chain(ctx context.Context, after events.Position, yield func(*ev
 		return err
 	}
 	p := chainPage{from: int64(after) + 1, head: int64(head), whole: after <= 0}
+	p.check.full = events.BlockOf(head + 1)
 	for !p.done {
 		if err := s.read(ctx, p.read); err != nil {
 			return err
@@ -51,6 +52,7 @@ type chainPage struct {
 	gone  []events.RawRow // archived
 	bytes []byte          // of payloads
 	texts interned
+	check check
 }
 
 type link struct {
@@ -79,6 +81,9 @@ func (p *chainPage) read(c *conn) error {
 		return err
 	}
 	p.from = p.end
+	if err := p.look(c); err != nil {
+		return err
+	}
 	if p.links[0].N == 0 && p.links[0].First == 0 && len(p.links[0].rows) == 0 {
 		p.links = p.links[1:]
 	}
@@ -153,6 +158,34 @@ func (p *chainPage) readRows(c *conn, begin int64) error {
 	}
 	d.finish()
 	return err
+}
+
+// look finds out which rows of the page no reading would find.
+func (p *chainPage) look(c *conn) error {
+	before, err := c.integer(selectBefore, int64(p.links[0].First))
+	if err != nil {
+		return err
+	}
+	end, err := readChain(c)
+	if err != nil {
+		return err
+	}
+	for i := range p.links {
+		l := &p.links[i]
+		for j := range l.rows {
+			r := &l.rows[j]
+			if r.Archived || r.Lost != "" || r.Types == damagedTypes {
+				continue
+			}
+			if r.Lost, err = p.check.lost(c, r, before, end); err != nil {
+				return err
+			}
+		}
+		if l.N > 0 {
+			before = l.Latest
+		}
+	}
+	return nil
 }
 
 // readArchived reads what is left of rows that retention has removed.
