@@ -13,7 +13,7 @@ import (
 const MarkSize = 256
 
 // AreaSize is the number of blocks of an area.
-const AreaSize = 512
+const AreaSize = 2048
 
 // MarksMax bounds the blocks that are listed before a page looks at the newest of them. A value that stands in more of them is
 // met soon enough on the way through the spans, from the newest one.
