@@ -126,7 +126,6 @@ func (b *binder) next(err error) {
 
 func (b *binder) integer(v int64) { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
 func (b *binder) text(v string)   { b.n++; b.next(b.stmt.BindText(b.n, v)) }
-func (b *binder) null()           { b.n++; b.next(b.stmt.BindNull(b.n)) }
 
 // rawText binds bytes as a text without making a string of them first.
 func (b *binder) rawText(v []byte) { b.text(unsafe.String(unsafe.SliceData(v), len(v))) }
