@@ -11,10 +11,11 @@ import (
 // LogSpansSQL is the query for the blocks of a page of the log that has no marks, or whose marks are in too many blocks.
 func (m *ReadModel) LogSpansSQL(q requestlog.Query, marked bool) (string, []any, error) {
 	l := logLines{m: m, q: &q}
+	var in requestlog.Sought
 	if marked {
-		l.marks = q.Marks()
+		in.Marks, in.Areas = q.Marks(), q.AreaMarks()
 	}
-	sql := l.spansQuery(requestlog.Span{High: math.MaxInt64}, math.MinInt64, math.MaxInt64, 4)
+	sql := l.spansQuery(in, requestlog.Span{High: math.MaxInt64}, math.MinInt64, math.MaxInt64, 4)
 	return sql.sql.String(), sql.args, q.Check()
 }
 

@@ -12,34 +12,35 @@ import (
 
 // logLines are the lines of the log for one page.
 type logLines struct {
-	ctx    context.Context
-	m      *ReadModel
-	q      *requestlog.Query
-	marks  []requestlog.Mark // of lines that match; none where they are not asked for, or still being made
-	blocks []int64           // that have the marks, where few says that these are all
-	few    bool
+	ctx context.Context
+	m   *ReadModel
+	q   *requestlog.Query
 }
 
 var _ requestlog.Lines = (*logLines)(nil)
 
-// marked finds out in which blocks lines that match may be, unless there are too many.
-func (l *logLines) marked() error {
-	marks := l.q.Marks()
-	if len(marks) == 0 {
-		return nil
-	}
+// Marked implements requestlog.Lines.
+func (l *logLines) Marked() (whole bool, err error) {
 	var there readQuery
 	checkpoints := tableIn(l.m.at.schema, checkpointsTable)
 	there.sql.WriteString("SELECT position FROM " + checkpoints + " WHERE projection = " + there.arg(requestlog.Marker{}.Name()) +
 		" AND version = " + there.arg(int64(requestlog.Marker{}.Version())) +
 		" AND position >= (SELECT position FROM " + checkpoints + " WHERE projection = " + there.arg(requestlog.Projection{}.Name()) + ")")
-	err := l.m.numbers(l.ctx, &there, func(int64) { l.marks = marks })
-	if err != nil || l.marks == nil {
-		return err
+	err = l.m.numbers(l.ctx, &there, func(int64) { whole = true })
+	return whole, err
+}
+
+// Having implements requestlog.Lines.
+func (l *logLines) Having(marks []requestlog.Mark, n int) (blocks []int64, err error) {
+	var sql readQuery
+	list := make([]string, 0, len(marks))
+	for _, mark := range marks {
+		list = append(list, l.hasMark(&sql, mark))
 	}
-	err = l.m.numbers(l.ctx, l.blocksQuery(), func(block int64) { l.blocks = append(l.blocks, block) })
-	l.few = len(l.blocks) <= requestlog.MarksMax
-	return err
+	sql.sql.WriteString("SELECT block FROM (" + strings.Join(list, " INTERSECT ") + " UNION " + l.hasMark(&sql, requestlog.Mark{Kind: requestlog.MarkUnsure}) +
+		") AS marked WHERE block >= " + l.m.firstBlock() + " LIMIT " + strconv.Itoa(n))
+	err = l.m.numbers(l.ctx, &sql, func(block int64) { blocks = append(blocks, block) })
+	return blocks, err
 }
 
 // numbers runs a query for one number.
@@ -56,25 +57,14 @@ func (l *logLines) hasMark(sql *readQuery, mark requestlog.Mark) string {
 		" AND value = " + sql.arg(storedText(mark.Value, true))
 }
 
-func (l *logLines) blocksQuery() *readQuery {
-	var sql readQuery
-	list := make([]string, 0, 3)
-	for _, mark := range l.marks {
-		list = append(list, l.hasMark(&sql, mark))
-	}
-	sql.sql.WriteString("SELECT block FROM (" + strings.Join(list, " INTERSECT ") + " UNION " + l.hasMark(&sql, requestlog.Mark{Kind: requestlog.MarkUnsure}) +
-		") AS marked WHERE block >= " + l.m.firstBlock() + " LIMIT " + strconv.Itoa(requestlog.MarksMax+1))
-	return &sql
-}
-
 // firstBlock is that of the oldest line.
 func (m *ReadModel) firstBlock() string {
 	return "(SELECT min(position) FROM " + m.table(requestlog.Requests.Name) + ") / " + strconv.Itoa(requestlog.MarkSize)
 }
 
 // Spans implements requestlog.Lines.
-func (l *logLines) Spans(behind requestlog.Span, from, to int64, n int) (spans []requestlog.Span, err error) {
-	err = l.m.each(l.ctx, l.spansQuery(behind, from, to, n), func(row []projections.Value) error {
+func (l *logLines) Spans(in requestlog.Sought, behind requestlog.Span, from, to int64, n int) (spans []requestlog.Span, err error) {
+	err = l.m.each(l.ctx, l.spansQuery(in, behind, from, to, n), func(row []projections.Value) error {
 		spans = append(spans, requestlog.Span{High: row[0].Int(), Block: row[1].Int(), Minute: row[2].Int()})
 		return nil
 	})
@@ -82,21 +72,19 @@ func (l *logLines) Spans(behind requestlog.Span, from, to int64, n int) (spans [
 }
 
 // spansQuery is for the newest spans of a list of blocks, or for all in the order of the index.
-func (l *logLines) spansQuery(behind requestlog.Span, from, to int64, n int) *readQuery {
+func (l *logLines) spansQuery(in requestlog.Sought, behind requestlog.Span, from, to int64, n int) *readQuery {
 	var sql readQuery
 	sql.sql.WriteString("SELECT high, block, minute FROM " + l.m.table(requestlog.Spans.Name) + " AS span")
-	if l.few {
-		sql.where("block = ANY(?::bigint[])", l.blocks)
+	if in.Few {
+		sql.where("block = ANY(?::bigint[])", in.Blocks)
 	}
 	sql.where("(high, block, minute) < (?, ?, ?)", behind.High, behind.Block, behind.Minute)
 	sql.where("high >= ?", from)
 	sql.where("low <= ?", to)
 	sql.where("block >= " + l.m.firstBlock())
-	if len(l.marks) > 0 {
-		l.spanMarked(&sql, l.q.AreaMarks(), requestlog.MarkUnsureArea, fmt.Sprintf("span.block - span.block %% %d", requestlog.AreaSize))
-		if !l.few {
-			l.spanMarked(&sql, l.marks, requestlog.MarkUnsure, "span.block")
-		}
+	l.spanMarked(&sql, in.Areas, requestlog.MarkUnsureArea, fmt.Sprintf("span.block - span.block %% %d", requestlog.AreaSize))
+	if !in.Few {
+		l.spanMarked(&sql, in.Marks, requestlog.MarkUnsure, "span.block")
 	}
 	sql.sql.WriteString(" ORDER BY high DESC, block DESC, minute DESC LIMIT " + sql.arg(int64(n)))
 	return &sql

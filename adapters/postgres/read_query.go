@@ -80,9 +80,5 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) ([]request
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	from := logLines{ctx: ctx, m: m, q: &q}
-	if err := from.marked(); err != nil {
-		return nil, err
-	}
-	return requestlog.Page(&q, &from)
+	return requestlog.Page(&q, &logLines{ctx: ctx, m: m, q: &q})
 }

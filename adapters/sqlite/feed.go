@@ -83,17 +83,7 @@ func (s feedSource) ForgetCheckpoint(ctx context.Context, group string) error {
 func (s feedSource) change(ctx context.Context, sql string, bind func(*binder)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(ctx, func(c *conn) error {
-		q, err := c.stmt(sql)
-		if err != nil {
-			return err
-		}
-		b := binder{stmt: q}
-		if bind(&b); b.err != nil {
-			return b.err
-		}
-		return q.Exec()
-	})
+	return s.write(ctx, func(c *conn) error { return c.exec(sql, bind) })
 }
 
 // Checkpoints lists all groups.

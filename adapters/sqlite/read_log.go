@@ -13,11 +13,8 @@ import (
 
 // logLines are the lines of the log for one page, in one snapshot.
 type logLines struct {
-	c      *conn
-	q      *requestlog.Query
-	marks  []requestlog.Mark // of lines that match; none where they are not asked for, or still being made
-	blocks []int64           // that have the marks, where few says that these are all
-	few    bool
+	c *conn
+	q *requestlog.Query
 }
 
 var _ requestlog.Lines = (*logLines)(nil)
@@ -25,56 +22,51 @@ var _ requestlog.Lines = (*logLines)(nil)
 // hasMark is that a block has a mark.
 const hasMark = "SELECT block FROM request_marks WHERE kind = ? AND value = ?"
 
-// markArgs are parameters of hasMark.
-type markArgs []projections.Value
-
-func (m markArgs) add(mark requestlog.Mark) markArgs {
-	return append(m, projections.Int(int64(mark.Kind)), projections.Text(mark.Value))
+// markArgs are the parameters of hasMark, for each mark and one that says unsure.
+func markArgs(marks []requestlog.Mark, unsure requestlog.MarkKind) []projections.Value {
+	args := make([]projections.Value, 0, 2*len(marks)+2)
+	for _, mark := range marks {
+		args = append(args, projections.Int(int64(mark.Kind)), projections.Text(mark.Value))
+	}
+	return append(args, projections.Int(int64(unsure)), projections.Text(""))
 }
 
-// marked finds out in which blocks lines that match may be, unless there are too many.
-func (l *logLines) marked() error {
-	marks := l.q.Marks()
-	if len(marks) == 0 {
-		return nil
-	}
+// Marked implements requestlog.Lines.
+func (l *logLines) Marked() (whole bool, err error) {
 	there := readQuery{args: []projections.Value{
 		projections.Text(requestlog.Marker{}.Name()), projections.Int(int64(requestlog.Marker{}.Version())),
 		projections.Text(requestlog.Projection{}.Name()),
 	}}
 	there.sql.WriteString(`SELECT 1 FROM checkpoints WHERE projection = ? AND version = ?
 		AND position >= (SELECT position FROM checkpoints WHERE projection = ?)`)
-	err := there.each(l.c, func([]projections.Value) error { l.marks = marks; return nil })
-	if err != nil || l.marks == nil {
-		return err
-	}
+	err = there.each(l.c, func([]projections.Value) error { whole = true; return nil })
+	return whole, err
+}
+
+// Having implements requestlog.Lines.
+func (l *logLines) Having(marks []requestlog.Mark, n int) (blocks []int64, err error) {
 	var sql readQuery
-	var args markArgs
-	sql.sql.WriteString("SELECT block FROM (")
-	for _, mark := range l.marks {
-		args = args.add(mark)
-	}
-	sql.sql.WriteString(hasMark + strings.Repeat(" INTERSECT "+hasMark, len(marks)-1) + " UNION " + hasMark + ") WHERE block >= " + firstBlock + " LIMIT ?")
-	sql.args = append(args.add(requestlog.Mark{Kind: requestlog.MarkUnsure}), projections.Int(requestlog.MarksMax+1))
+	sql.sql.WriteString("SELECT block FROM (" + hasMark + strings.Repeat(" INTERSECT "+hasMark, len(marks)-1) + " UNION " + hasMark +
+		") WHERE block >= " + firstBlock + " LIMIT ?")
+	sql.args = append(markArgs(marks, requestlog.MarkUnsure), projections.Int(int64(n)))
 	err = sql.each(l.c, func(row []projections.Value) error {
-		l.blocks = append(l.blocks, row[0].Int())
+		blocks = append(blocks, row[0].Int())
 		return nil
 	})
-	l.few = len(l.blocks) <= requestlog.MarksMax
-	return err
+	return blocks, err
 }
 
 // firstBlock is that of the oldest line.
 var firstBlock = fmt.Sprintf("(SELECT min(position) FROM requests) / %d", requestlog.MarkSize)
 
 // Spans implements requestlog.Lines: the newest ones of a list of blocks, or all in the order of the index.
-func (l *logLines) Spans(behind requestlog.Span, from, to int64, n int) (spans []requestlog.Span, err error) {
+func (l *logLines) Spans(in requestlog.Sought, behind requestlog.Span, from, to int64, n int) (spans []requestlog.Span, err error) {
 	var sql readQuery
 	number := projections.Int
 	sql.sql.WriteString("SELECT high, block, minute FROM ")
-	if l.few {
+	if in.Few {
 		sql.sql.WriteString("json_each(?) AS listed CROSS JOIN request_spans ON block = listed.value")
-		sql.args = append(sql.args, numbers(l.blocks))
+		sql.args = append(sql.args, numbers(in.Blocks))
 	} else {
 		sql.sql.WriteString("request_spans")
 	}
@@ -82,11 +74,9 @@ func (l *logLines) Spans(behind requestlog.Span, from, to int64, n int) (spans [
 	sql.where("high >= ?", number(from))
 	sql.where("low <= ?", number(to))
 	sql.where("block >= " + firstBlock)
-	if len(l.marks) > 0 {
-		sql.marked(l.q.AreaMarks(), requestlog.MarkUnsureArea, fmt.Sprintf("request_spans.block - request_spans.block %% %d", requestlog.AreaSize))
-		if !l.few {
-			sql.marked(l.marks, requestlog.MarkUnsure, "request_spans.block")
-		}
+	sql.marked(in.Areas, requestlog.MarkUnsureArea, fmt.Sprintf("request_spans.block - request_spans.block %% %d", requestlog.AreaSize))
+	if !in.Few {
+		sql.marked(in.Marks, requestlog.MarkUnsure, "request_spans.block")
 	}
 	sql.sql.WriteString(" ORDER BY high DESC, block DESC, minute DESC LIMIT ?")
 	sql.args = append(sql.args, number(int64(n)))
@@ -103,11 +93,7 @@ func (q *readQuery) marked(marks []requestlog.Mark, unsure requestlog.MarkKind, 
 		return
 	}
 	has := "EXISTS (" + hasMark + " AND block = " + block + ")"
-	var args markArgs
-	for _, mark := range marks {
-		args = args.add(mark)
-	}
-	q.where("("+has+strings.Repeat(" AND "+has, len(marks)-1)+" OR "+has+")", args.add(requestlog.Mark{Kind: unsure})...)
+	q.where("("+has+strings.Repeat(" AND "+has, len(marks)-1)+" OR "+has+")", markArgs(marks, unsure)...)
 }
 
 // Request implements requestlog.Reader. NOT INDEXED: nor by one that SQLite would make of the whole table for this once.

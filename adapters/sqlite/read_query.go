@@ -79,10 +79,7 @@ func (m *ReadModel) Requests(ctx context.Context, q requestlog.Query) (entries [
 		return nil, err
 	}
 	err = m.pool.read(ctx, func(c *conn) (err error) {
-		from := logLines{c: c, q: &q}
-		if err = from.marked(); err == nil {
-			entries, err = requestlog.Page(&q, &from)
-		}
+		entries, err = requestlog.Page(&q, &logLines{c: c, q: &q})
 		return err
 	})
 	return entries, errors.Wrapf(err, "read model %s", m.path)

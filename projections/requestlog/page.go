@@ -11,12 +11,38 @@ import (
 
 // Lines is a read model as a page sees it: one state of it, or states of which none is older than the one before.
 type Lines interface {
-	// Spans are at most n that may have lines that match, in descending order, all behind the one named, none that ends
+	// Marked says whether all lines have their marks.
+	Marked() (bool, error)
+	// Having are blocks that have all marks, and those that are unsure, at most n.
+	Having(marks []Mark, n int) ([]int64, error)
+	// Spans are at most n in blocks that may have lines that match, in descending order, all behind the one named, none that ends
 	// before the time from, and none that begins behind the time to. Both are microseconds since 1970.
-	Spans(behind Span, from, to int64, n int) ([]Span, error)
+	Spans(in Sought, behind Span, from, to int64, n int) ([]Span, error)
 	// Newest hands on the newest lines of blocks that match, newest first, as rows of Requests that are valid until yield
 	// returns, at most as many as the query's limit.
 	Newest(blocks []int64, yield func(row []projections.Value) error) error
+}
+
+// Sought says by their marks which blocks may have lines that match. The zero value knows of none: each may.
+type Sought struct {
+	Marks, Areas []Mark  // that such a block has, and its area
+	Few          bool    // those that have them are listed
+	Blocks       []int64 // all of them, where they are few
+}
+
+// seek asks the marks, unless the query wants nothing that is marked or lines are still being marked.
+func seek(q *Query, from Lines) (in Sought, err error) {
+	marks := q.Marks()
+	if len(marks) == 0 {
+		return in, nil
+	}
+	if whole, err := from.Marked(); err != nil || !whole {
+		return in, err
+	}
+	in.Marks, in.Areas = marks, q.AreaMarks()
+	in.Blocks, err = from.Having(marks, MarksMax+1)
+	in.Few = len(in.Blocks) <= MarksMax
+	return in, err
 }
 
 // blocksMax bounds the blocks that are looked at in one go.
@@ -25,16 +51,20 @@ const blocksMax = 256
 // Page reads the lines that match a checked query, newest first. It looks at blocks of lines from that with the newest line
 // on, until all that are left are older than the page's last line.
 func Page(q *Query, from Lines) ([]Entry, error) {
+	in, err := seek(q, from)
+	if err != nil {
+		return nil, err
+	}
 	p := page{limit: q.Limit, seen: map[int64]bool{}}
 	oldest, newest := q.times()
-	unsure, err := from.Spans(Span{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, newest, math.MaxInt32)
+	unsure, err := from.Spans(in, Span{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, newest, math.MaxInt32)
 	if err != nil {
 		return nil, err
 	}
 	blocks := p.unseen(unsure)
 	behind := Span{High: endOfMinute(newest), Block: math.MaxInt64, Minute: math.MaxInt64}
 	for n := 2 + q.Limit/64; ; n = min(2*n, blocksMax) { // a block has about 85 lines of usual requests
-		spans, err := from.Spans(behind, oldest, newest, n+1)
+		spans, err := from.Spans(in, behind, oldest, newest, n+1)
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,11 @@ type log struct {
 	reads int                   // of lines
 }
 
-func (l *log) Spans(behind requestlog.Span, from, to int64, n int) (list []requestlog.Span, err error) {
+func (l *log) Marked() (bool, error) { return false, nil }
+
+func (l *log) Having([]requestlog.Mark, int) ([]int64, error) { return nil, nil }
+
+func (l *log) Spans(_ requestlog.Sought, behind requestlog.Span, from, to int64, n int) (list []requestlog.Span, err error) {
 	newest := func(a, b requestlog.Span) int {
 		return cmp.Or(cmp.Compare(b.High, a.High), cmp.Compare(b.Block, a.Block), cmp.Compare(b.Minute, a.Minute))
 	}
