@@ -21,6 +21,7 @@ import (
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/events/storetest"
 )
 
 const usageOf20 = `"usage":{"prompt_tokens":200,"completion_tokens":20,"total_tokens":220}`
@@ -119,7 +120,7 @@ func dataPlane(b *testing.B, upstream string) string {
 	}
 	snap := catalog.Build(state, nil)
 	up := snap.Upstream("a")
-	journal := events.NewJournal(events.JournalOptions{Store: swallowing{}})
+	journal := events.NewJournal(events.JournalOptions{Store: storetest.Swallowing{}})
 	system := actors.NewSystem(actors.Options{Recorder: journal})
 	system.Reconfigure(actors.Layout{
 		Upstreams: []catalog.Upstream{*up.Upstream}, Accounts: []catalog.Account{*up.Accounts[0].Account}, Keys: snap.Keys(),
@@ -144,15 +145,4 @@ func dataPlane(b *testing.B, upstream string) string {
 		require.NoError(b, journal.Close(ctx))
 	})
 	return ln.Addr().String()
-}
-
-// swallowing is an event store that says yes.
-type swallowing struct{ events.Store }
-
-func (swallowing) Append(_ context.Context, batch []events.Append, _ events.Position) ([]events.Result, error) {
-	results := make([]events.Result, len(batch))
-	for i := range results {
-		results[i].First = 1
-	}
-	return results, nil
 }

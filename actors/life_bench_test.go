@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/events/storetest"
 )
 
 // canned is an upstream that answers every call at once, from memory.
@@ -50,17 +51,6 @@ func (a *cannedAnswer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// forgetful is an event store that says yes.
-type forgetful struct{ events.Store }
-
-func (forgetful) Append(_ context.Context, batch []events.Append, _ events.Position) ([]events.Result, error) {
-	results := make([]events.Result, len(batch))
-	for i := range results {
-		results[i].First = 1
-	}
-	return results, nil
-}
-
 // BenchmarkLife is one request from its admission to its settlement, behind its journal. Nothing waits for the store, which
 // keeps nothing, so that what is measured is the request.
 func BenchmarkLife(b *testing.B) {
@@ -69,7 +59,7 @@ func BenchmarkLife(b *testing.B) {
 	r.Transport = canned{`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},` +
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`}
 	const rooms = 1024 // of requests that are open
-	journal := events.NewJournal(events.JournalOptions{Store: forgetful{}, Node: "n", Rooms: rooms})
+	journal := events.NewJournal(events.JournalOptions{Store: storetest.Swallowing{}, Node: "n", Rooms: rooms})
 	defer journal.Close(context.Background())
 	r.Journal = journal
 	first, headers := *r.chat(), make([]actors.Header, 0, 8)

@@ -12,8 +12,7 @@ import (
 
 // cable is the network between a store and its server. It can be cut at any point of a conversation.
 type cable struct {
-	dsn    string // of the server, through this cable
-	server string
+	dsn string // of the server, through this cable
 
 	mu    sync.Mutex
 	ends  map[net.Conn]bool
@@ -25,13 +24,21 @@ type cable struct {
 
 func newCable(t testing.TB, dsn string) *cable {
 	t.Helper()
+	w := &cable{ends: map[net.Conn]bool{}, cutAt: -1}
+	w.dsn = between(t, dsn, w.carry, w.cut)
+	return w
+}
+
+// between puts somebody between a database and its clients, and returns the address through him. At the end of the test end ends
+// the connections that carry still has.
+func between(t testing.TB, dsn string, carry func(client net.Conn, server string), end func()) string {
+	t.Helper()
 	u, err := url.Parse(dsn)
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	w := &cable{server: u.Host, ends: map[net.Conn]bool{}, cutAt: -1}
+	server := u.Host
 	u.Host = l.Addr().String()
-	w.dsn = u.String()
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for {
@@ -39,21 +46,21 @@ func newCable(t testing.TB, dsn string) *cable {
 			if err != nil {
 				return
 			}
-			busy.Go(func() { w.carry(c) })
+			busy.Go(func() { carry(c, server) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close() // it has served
-		w.cut()
+		end()
 		busy.Wait()
 	})
-	return w
+	return u.String()
 }
 
 // carry connects a client to the server until one of them, or a cut, ends it.
-func (w *cable) carry(client net.Conn) {
+func (w *cable) carry(client net.Conn, address string) {
 	defer client.Close()
-	server, err := net.Dial("tcp", w.server)
+	server, err := net.Dial("tcp", address)
 	if err != nil {
 		return
 	}

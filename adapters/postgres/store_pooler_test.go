@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -32,27 +31,7 @@ func TestAPoolerIsNotTakenForTheServer(t *testing.T) {
 // the session. It returns the address of the database through it.
 func newPooler(t *testing.T, dsn string, passes bool) string {
 	t.Helper()
-	u, err := url.Parse(dsn)
-	require.NoError(t, err)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := u.Host
-	u.Host = l.Addr().String()
-	var busy sync.WaitGroup
-	busy.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			busy.Go(func() { pool(t.Context(), c, server, passes) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close() // it has served
-		busy.Wait()
-	})
-	return u.String()
+	return between(t, dsn, func(c net.Conn, server string) { pool(t.Context(), c, server, passes) }, func() {})
 }
 
 // pool serves one session until either side ends it.
