@@ -63,31 +63,27 @@ func (t *turns) take(c dialect.Capability) uint64 {
 // routes makes a plan by the present snapshot, without what has failed in this request. The memory of an earlier plan is
 // left alone: the present candidate lies in it.
 func (l *life) routes(live routing.Live) {
-	now := l.entered
-	if l.planned {
-		now = l.now()
+	again, now := l.planned, l.entered
+	if again {
+		now, l.plan = l.now(), new(routing.Plan)
 	}
+	l.planned = true
 	q := &l.way.query
 	*q = routing.Query{
 		Capability: l.c.Endpoint.Capability, Client: l.c.Client, Model: l.c.Ask.Model, Key: l.key, Now: now, Seed: l.d.Random(),
 		Turn: l.d.turns.take(l.c.Endpoint.Capability), Exclude: l.failedU, ExcludeAccounts: l.failedA, Session: l.bound(now),
 		Length: int64(len(l.c.Body)), LastResort: true,
 	}
-	first := !l.planned
-	if l.planned {
-		l.plan = new(routing.Plan)
-	}
-	l.planned = true
 	routing.Make(q, l.snap, live, l.plan)
 	l.tries = l.tries[:0]
 	for i := range l.plan.Candidates {
 		c := &l.plan.Candidates[i]
 		l.tries = append(l.tries, trial{Candidate: c, accounts: c.Accounts})
 	}
-	if l.way.tries = l.tries; first {
-		l.judged()
-	} else {
+	if l.way.tries = l.tries; again {
 		l.afford()
+	} else {
+		l.judged()
 	}
 }
 

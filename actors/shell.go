@@ -30,22 +30,19 @@ type ref struct {
 // shell is the protoactor side of every desk. A panic ends at the shell, so that no supervisor ever restarts or stops
 // the actor, which would lose its messages.
 type shell struct {
-	desk  desk
-	gone  chan struct{}
-	log   *slog.Logger
-	ctx   actor.Context // since the actor was started
-	ended bool          // nothing is received any more
+	desk desk
+	gone chan struct{}
+	log  *slog.Logger
+	ctx  actor.Context // between the actor's start and its end, else nil
 }
 
 // take receives a message from the mailbox, without protoactor's layers in between, of which there is a handful for each of
-// some seven messages per request. False: it is protoactor's own, or the actor has not started.
+// some seven messages per request. False: it is protoactor's own, or the actor does not run.
 func (s *shell) take(msg any) bool {
 	if _, own := msg.(*actor.PoisonPill); own || s.ctx == nil {
 		return false
 	}
-	if !s.ended {
-		s.receive(s.ctx, msg)
-	}
+	s.receive(s.ctx, msg)
 	return true
 }
 
@@ -58,7 +55,7 @@ func (s *shell) Receive(ctx actor.Context) {
 	case *actor.Stopping:
 		s.guard(msg, s.desk.stop)
 	case *actor.Stopped:
-		s.ended = true
+		s.ctx = nil
 		close(s.gone)
 	default:
 		s.receive(ctx, msg)

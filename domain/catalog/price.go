@@ -159,9 +159,10 @@ func indexPrices(list []*rated) priceIndex {
 		into, key := x.exact, priceKey{r.Model, r.Upstream}
 		if isGlob(r.Model) {
 			into = globs
+		} else if r.Upstream != "" {
+			x.local = true
 		}
 		into[key] = append(into[key], r)
-		x.local = x.local || r.Upstream != ""
 	}
 	for _, list := range x.exact {
 		newestFirst(list)

@@ -86,10 +86,7 @@ func (c *cursor) failHere(reason string) {
 // member steps to the next member of the open object and gives its name, unescaped. The bytes are valid until the
 // text changes.
 func (c *cursor) member() ([]byte, bool) {
-	if key, ok := c.plainName(); ok {
-		return key.Of(c.b), true
-	}
-	key, simple, ok := c.name()
+	key, simple, ok := c.memberSpan()
 	switch {
 	case !ok:
 		return nil, false

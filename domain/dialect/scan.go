@@ -132,10 +132,10 @@ func escapeLen(b []byte) int {
 	if len(b) < 2 || b[0] != '\\' {
 		return 0
 	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if unescaped[b[1]] != 0 {
 		return 2
-	case 'u':
+	}
+	if b[1] == 'u' {
 		if _, ok := hex4(b[2:]); ok {
 			return 6
 		}

@@ -174,10 +174,8 @@ func (c *Caller) rates(k *keyState, r *Request) (no Refusal) {
 
 func (c *Caller) charge(o *open, requests, tokens int64) {
 	for _, r := range [...]*rate{&o.key.rate, &c.rate} {
-		if !r.none() {
-			r.rpm.Charge(requests, o.at)
-			r.tpm.Charge(tokens, o.at)
-		}
+		r.rpm.Charge(requests, o.at)
+		r.tpm.Charge(tokens, o.at)
 	}
 }
 
@@ -275,9 +273,6 @@ func (c *Caller) Settle(id string, s Settlement) (paidBy string, over money.Amou
 
 func (c *Caller) correct(k *keyState, arrived time.Time, estimate int64, settled time.Time, tokens int64) {
 	for _, r := range [...]*rate{&k.rate, &c.rate} {
-		if r.none() {
-			continue
-		}
 		if tokens < estimate {
 			r.tpm.Refund(estimate-tokens, arrived)
 		} else {

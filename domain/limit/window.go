@@ -65,8 +65,11 @@ func (w *Window) Reopens(n int64, now time.Time) time.Time {
 
 // Charge counts n at a time, whether it fits or not. What has slid out already does not count.
 func (w *Window) Charge(n int64, at time.Time) {
+	if w.limit == 0 || n <= 0 {
+		return
+	}
 	ms := at.UnixMilli()
-	if w.limit == 0 || n <= 0 || w.charges.n > 0 && ms <= w.newest-span {
+	if w.charges.n > 0 && ms <= w.newest-span {
 		return
 	}
 	if w.charges.n == 0 || ms > w.newest {
@@ -89,6 +92,9 @@ func (w *Window) Charge(n int64, at time.Time) {
 
 // Refund takes n of what was charged at a time back; what has slid out already is gone.
 func (w *Window) Refund(n int64, at time.Time) {
+	if w.charges.n == 0 {
+		return
+	}
 	ms := at.UnixMilli()
 	n = min(n, chargeMax)
 	for i := w.charges.n - 1; i >= 0 && n > 0; i-- {

@@ -35,25 +35,17 @@ type Breakdown struct {
 	Unpriced bool
 }
 
-// Errors of Cost, beside ErrUsage and ErrOverflow.
+// Errors of pricing an attempt, beside ErrUsage and ErrOverflow.
 var (
 	ErrMultiplier = errors.New("multiplier is not within 0..100")
 	ErrRate       = errors.New("price is negative")
 )
 
-// Cost prices one attempt exactly: per usage class, tokens × price × multipliers is one exact product, rounded once,
-// half to even, to 1e-10 USD; totals are sums of the rounded classes. The price per request is added whatever the
+// price prices one attempt exactly, into an empty breakdown: per usage class, tokens × price × multipliers is one exact product,
+// rounded once, half to even, to 1e-10 USD; totals are sums of the rounded classes. The price per request is added whatever the
 // usage is, so call it only for an attempt that is to be paid. No rates (nil) is an unpriced attempt, not an error.
-// Multipliers of the upstream scale prices of tokens only (C34), those of group and key all that the caller pays.
-func Cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
-	var b Breakdown
-	if err := b.price(p, &u, &m); err != nil {
-		return Breakdown{}, err
-	}
-	return b, nil
-}
-
-// price is Cost into an empty breakdown. What is in it after an error means nothing.
+// Multipliers of the upstream scale prices of tokens only (C34), those of group and key all that the caller pays. What is in it
+// after an error means nothing.
 func (b *Breakdown) price(p *Rates, u *Usage, m *Multipliers) error {
 	if err := u.Check(); err != nil {
 		return err

@@ -12,6 +12,15 @@ import (
 	"github.com/penstock/penstock/domain/money"
 )
 
+// cost is a breakdown of an attempt, empty after an error.
+func cost(p *Rates, u Usage, m Multipliers) (Breakdown, error) {
+	var b Breakdown
+	if err := b.price(p, &u, &m); err != nil {
+		return Breakdown{}, err
+	}
+	return b, nil
+}
+
 // oracle prices one class with rationals: (tokens × price × 1e-12 × m × 1e-4 × g × 1e-4 × k × 1e-4) USD in units of
 // 1e-10, rounded half to even by comparing the remainder, sharing no code with Cost.
 func oracle(tokens, price, m, g, k int64) *big.Int {
@@ -109,7 +118,7 @@ func TestCostEqualsTheExactOracleOnRandomCases(t *testing.T) {
 			tokenBits, priceBits = 59, 63
 		}
 		u, p, m := r.usage(tokenBits), r.rates(priceBits), r.multipliers()
-		got, err := Cost(p, u, m)
+		got, err := cost(p, u, m)
 		up, upTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(One), int64(One))
 		caller, callerTotal := oracleCosts(p, u, int64(m.Input), int64(m.Output), int64(m.Group), int64(m.key()))
 		if !upTotal.IsInt64() || !callerTotal.IsInt64() {
@@ -155,7 +164,7 @@ func TestHalvesAreRoundedToEven(t *testing.T) {
 		{"a half of an odd amount made by the multiplier", Usage{Input: 3}, Rates{Input: 100}, Multipliers{One / 2, One, One, nil}, 2},
 		{"every place of both multipliers counts", Usage{Output: 1}, Rates{Output: 50}, Multipliers{One, One + 1, One - 1, nil}, 0},
 	} {
-		got, err := Cost(&c.p, c.u, c.m)
+		got, err := cost(&c.p, c.u, c.m)
 		if err != nil || got.Caller.Total != c.want {
 			t.Errorf("%s: got %d, %v; want %d", c.name, got.Caller.Total, err, c.want)
 		}
@@ -165,7 +174,7 @@ func TestHalvesAreRoundedToEven(t *testing.T) {
 // Rounding twice would give 1: half a unit up after the first multiplier, and again after the second.
 func TestRoundingHappensOnceOverBothMultipliers(t *testing.T) {
 	// 1 token × 90e-12 × 0.9 × 0.6 = 48.6e-12 USD: nothing. Rounded in between: 1, then 0.6, rounded to 1.
-	got, err := Cost(&Rates{Input: 90}, Usage{Input: 1}, Multipliers{9000, One, 6000, nil})
+	got, err := cost(&Rates{Input: 90}, Usage{Input: 1}, Multipliers{9000, One, 6000, nil})
 	if err != nil || got.Upstream.Total != 1 || got.Caller.Total != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -174,7 +183,7 @@ func TestRoundingHappensOnceOverBothMultipliers(t *testing.T) {
 func TestClassesAreRoundedApartAndSummed(t *testing.T) {
 	// Each class is a half and rounds to nothing; a sum rounded at the end would be 2.
 	p := &Rates{Input: 50, CachedInput: 50, CacheWrite5m: 50, CacheWrite1h: 50, Output: 50}
-	got, err := Cost(p, Usage{Input: 1, CachedInput: 1, CacheWrite5m: 1, CacheWrite1h: 1, Output: 1}, Plain())
+	got, err := cost(p, Usage{Input: 1, CachedInput: 1, CacheWrite5m: 1, CacheWrite1h: 1, Output: 1}, Plain())
 	if err != nil || got.Upstream.Total != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -184,7 +193,7 @@ func TestClassesAreRoundedApartAndSummed(t *testing.T) {
 func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
 	p := &Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite5m: 3_750_000, CacheWrite1h: 6_000_000, Output: 15_000_000, Reasoning: 15_000_000, PerRequest: money.USD / 100}
 	u := Usage{Input: 1_000_000, CachedInput: 1_000_000, CacheWrite5m: 1_000_000, CacheWrite1h: 1_000_000, Output: 1_000_000, Reasoning: 900_000}
-	got, err := Cost(p, u, Multipliers{Input: 2 * One, Output: One / 2, Group: One + 5000})
+	got, err := cost(p, u, Multipliers{Input: 2 * One, Output: One / 2, Group: One + 5000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +214,7 @@ func TestMultipliersOfTheUpstreamScaleItsPrices_C34(t *testing.T) {
 // Pain 64: cached tokens are paid at the cache price only. Pain 68: reasoning is part of the output, never added to it.
 func TestNoTokenIsPaidTwice_Pain64_68(t *testing.T) {
 	p := &Rates{Input: 2_500_000, CachedInput: 1_250_000, Output: 10_000_000, Reasoning: 10_000_000}
-	got, err := Cost(p, Usage{Input: 200, CachedInput: 800, Output: 50, Reasoning: 50}, Plain())
+	got, err := cost(p, Usage{Input: 200, CachedInput: 800, Output: 50, Reasoning: 50}, Plain())
 	if err != nil || got.Caller.Total.String() != "0.002" { // 0.0005 + 0.001 + 0.0005
 		t.Fatalf("got %s, %v", got.Caller.Total, err)
 	}
@@ -213,11 +222,11 @@ func TestNoTokenIsPaidTwice_Pain64_68(t *testing.T) {
 
 // E40, pain 5: no price is its own state, not an error and not a made-up price.
 func TestNoPriceIsUnpricedAtZero_E40(t *testing.T) {
-	got, err := Cost(nil, Usage{Input: 5, Output: 7}, Plain())
+	got, err := cost(nil, Usage{Input: 5, Output: 7}, Plain())
 	if err != nil || got != (Breakdown{Unpriced: true}) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	free, err := Cost(&Rates{}, Usage{Input: 5, Output: 7}, Plain())
+	free, err := cost(&Rates{}, Usage{Input: 5, Output: 7}, Plain())
 	if err != nil || free != (Breakdown{}) {
 		t.Fatalf("a price of zero is priced: got %+v, %v", free, err)
 	}
@@ -228,24 +237,24 @@ func TestImpossibleUsageIsRefused_Pain66(t *testing.T) {
 	for _, u := range []Usage{
 		{Input: -1}, {CachedInput: -1}, {CacheWrite5m: -1}, {CacheWrite1h: -1}, {Output: -1}, {Reasoning: -1}, {Output: 1, Reasoning: 2}, {Input: math.MinInt64},
 	} {
-		if got, err := Cost(&Rates{Input: 1}, u, Plain()); !errors.Is(err, ErrUsage) {
+		if got, err := cost(&Rates{Input: 1}, u, Plain()); !errors.Is(err, ErrUsage) {
 			t.Errorf("%+v: got %+v, %v", u, got, err)
 		}
 	}
 	tooMuch := MultiplierMax + 1
 	for _, m := range []Multipliers{{-1, One, One, nil}, {One, MultiplierMax + 1, One, nil}, {One, One, -5, nil}, {One, One, One, &tooMuch}} {
-		if got, err := Cost(&Rates{Input: 1}, Usage{Input: 1}, m); !errors.Is(err, ErrMultiplier) {
+		if got, err := cost(&Rates{Input: 1}, Usage{Input: 1}, m); !errors.Is(err, ErrMultiplier) {
 			t.Errorf("%+v: got %+v, %v", m, got, err)
 		}
 	}
-	if _, err := Cost(&Rates{PerRequest: -1}, Usage{}, Plain()); !errors.Is(err, ErrRate) {
+	if _, err := cost(&Rates{PerRequest: -1}, Usage{}, Plain()); !errors.Is(err, ErrRate) {
 		t.Errorf("a negative price: %v", err)
 	}
 }
 
 func TestTheLargestAmountFitsAndOneMoreDoesNot(t *testing.T) {
 	p := &Rates{Input: 100} // 1e-10 USD per token
-	if got, err := Cost(p, Usage{Input: math.MaxInt64}, Plain()); err != nil || got.Caller.Total != math.MaxInt64 {
+	if got, err := cost(p, Usage{Input: math.MaxInt64}, Plain()); err != nil || got.Caller.Total != math.MaxInt64 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	for name, c := range map[string]struct {
@@ -257,7 +266,7 @@ func TestTheLargestAmountFitsAndOneMoreDoesNot(t *testing.T) {
 		"a half up":   {Rates{Input: 50, PerRequest: math.MaxInt64}, Usage{Input: 2}},
 		"all extreme": {Rates{Input: math.MaxInt64}, Usage{Input: math.MaxInt64}},
 	} {
-		if got, err := Cost(&c.p, c.u, Plain()); !errors.Is(err, ErrOverflow) {
+		if got, err := cost(&c.p, c.u, Plain()); !errors.Is(err, ErrOverflow) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
@@ -282,7 +291,7 @@ func BenchmarkCost(b *testing.B) {
 	m := Multipliers{Input: One, Output: One, Group: 12_000}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Cost(p, u, m); err != nil {
+		if _, err := cost(p, u, m); err != nil {
 			b.Fatal(err)
 		}
 	}

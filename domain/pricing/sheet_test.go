@@ -118,7 +118,7 @@ func TestEveryAttemptIsPricedOrSaysWhyNot_A82_B24_C51_E37_E40_Pain5(t *testing.T
 func TestReasoningMayHaveItsOwnPriceAndThingsTheirs(t *testing.T) {
 	p := rated(1_000_000, 8_000_000)
 	p.Reasoning, p.AudioOutput, p.PerImage, p.PerWebSearch, p.PerFileSearch = 3_000_000, 20_000_000, money.USD/25, money.USD/100, money.USD/400
-	got, err := Cost(&p, Usage{Output: 1000, Reasoning: 400, AudioOutput: 10, Images: 2, WebSearches: 3, FileSearches: 4}, Plain())
+	got, err := cost(&p, Usage{Output: 1000, Reasoning: 400, AudioOutput: 10, Images: 2, WebSearches: 3, FileSearches: 4}, Plain())
 	c := got.Caller
 	if err != nil || c.Output.String() != "0.0048" || c.Reasoning.String() != "0.0012" || c.AudioOutput.String() != "0.0002" ||
 		c.Images.String() != "0.08" || c.WebSearches.String() != "0.03" || c.FileSearches.String() != "0.01" || c.Total.String() != "0.1262" {
@@ -133,7 +133,7 @@ func TestTheKeyMultipliesOnTopOfItsGroup(t *testing.T) {
 		key  *Multiplier
 		want string
 	}{{nil, "3"}, {&half, "1.5"}, {&twice, "6"}, {new(Multiplier), "0"}} {
-		got, err := Cost(&p, Usage{Input: 1_000_000}, Multipliers{One, One, 3 * One, c.key})
+		got, err := cost(&p, Usage{Input: 1_000_000}, Multipliers{One, One, 3 * One, c.key})
 		if err != nil || got.Caller.Total.String() != c.want || got.Upstream.Total.String() != "1" {
 			t.Errorf("got %s, want %s, %v", got.Caller.Total, c.want, err)
 		}
