@@ -138,7 +138,11 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	raw, _ := nc.(*net.TCPConn)
+	if raw != nil && t.Socket != nil {
+		nc = t.Socket(raw)
+	}
+	stop := context.AfterFunc(ctx, func() { nc.Close() }) // from another goroutine: nc is not set again
 	defer func() {
 		if !stop() { // it was closed by us: that is the reason, whatever else was noticed
 			err = errors.Wrap(ctx.Err(), "connect")
@@ -147,10 +151,6 @@ func (t *Transport) dial(ctx context.Context, scheme, address string, bound time
 			nc.Close()
 		}
 	}()
-	raw, _ := nc.(*net.TCPConn)
-	if raw != nil && t.Socket != nil {
-		nc = t.Socket(raw)
-	}
 	if proxy != nil {
 		if err := tunnel(nc, proxy, address); err != nil {
 			return nil, err

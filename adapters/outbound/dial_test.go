@@ -185,6 +185,27 @@ func TestAProxyThatRefusesIsAConnectFaultThatNamesItAndNoSecret(t *testing.T) {
 	}
 }
 
+// Who ends the dialling closes the connection from another goroutine: it must be the whole of it by then (a race, where it is not).
+func TestAProxyThatNeverAnswersIsGivenUp(t *testing.T) {
+	ended := make(chan struct{})
+	proxy := serve(t, func(p *peer) {
+		_, _ = io.Copy(io.Discard, p.br)
+		close(ended)
+	})
+	tr := through(t, "http://"+proxy.host)
+	tr.Socket = func(c *net.TCPConn) net.Conn { return &wrapped{c} }
+	_, err := tr.Send(&actors.Outgoing{Method: "GET", Scheme: "http", Host: "api.example.com", Target: "/", Connect: 50 * time.Millisecond, Gone: &actors.Gone{}})
+	require.Equal(t, actors.PhaseConnectTimeout, phase(t, err))
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the connection to the proxy was left open")
+	}
+}
+
+// wrapped is a socket of the composition root's making.
+type wrapped struct{ *net.TCPConn }
+
 func TestTLSChecksTheUpstreamsCertificate(t *testing.T) {
 	config, roots := testCA(t)
 	u := serveTLS(t, config, func(p *peer) {
