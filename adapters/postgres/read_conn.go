@@ -76,7 +76,8 @@ func (a *readAddress) readers() *pgxpool.Config {
 func (a *readAddress) connect(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
 	c := a.pool.ConnConfig.Copy()
 	maps.Copy(c.RuntimeParams, settings)
-	return pgx.ConnectConfig(ctx, c)
+	conn, err := pgx.ConnectConfig(ctx, c)
+	return conn, pooled(err)
 }
 
 // readerSettings are those of a snapshot, which rests for as long as its owner folds.

@@ -156,19 +156,18 @@ func (l *logLines) newestQuery(blocks []int64) *readQuery {
 // filter adds the conditions of a page. The columns are part of no index, so that they hold texts as they are.
 func (l *logLines) filter(sql *readQuery) {
 	q := l.q
-	is := func(condition, text string) {
-		if text = storedText(text, false); text != "" {
-			args := make([]any, strings.Count(condition, "?"))
-			for i := range args {
-				args[i] = text
-			}
-			sql.where(condition, args...)
+	is := func(column, text string) {
+		if text != "" {
+			sql.where(quote(column)+" = ?", storedText(text, false))
 		}
 	}
-	is(`"key" = ?`, q.Key)
-	is("outcome = ?", q.Outcome)
-	is("upstream = ?", q.Upstream)
-	is("(model = ? OR resolved_model = ?)", q.Model)
+	is("key", q.Key)
+	is("outcome", q.Outcome)
+	is("upstream", q.Upstream)
+	if q.Model != "" {
+		model := sql.arg(storedText(q.Model, false))
+		sql.where("(model = " + model + " OR resolved_model = " + model + ")")
+	}
 	sql.during("at", q.Since, q.Until)
 	if !q.Before.IsZero() {
 		sql.where("(at, position) < (?, ?)", border(q.Before.At), int64(q.Before.Position))

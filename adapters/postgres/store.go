@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -75,7 +76,7 @@ var (
 func OpenStore(ctx context.Context, dsn string, o StoreOptions) (*Store, error) {
 	o.Deadline = orElse(o.Deadline, 5*time.Second)
 	o.ClaimWait = min(orElse(o.ClaimWait, 2*time.Second), o.Deadline*3/4)
-	writes, err := newDialer(dsn, o, "penstock", nil)
+	writes, err := newDialer(dsn, o, "penstock", map[string]string{settingOwn: rand.Text()})
 	if err != nil {
 		return nil, errors.Wrap(err, "event store")
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ const (
 	backoffMax = time.Second
 )
 
-// settingOwn is a setting that only this program knows.
+// settingOwn is a setting that only the writer's session has: read again, it says that its settings are those of the session.
 const settingOwn = "penstock.session"
 
 // newDialer reads a connection string: a URL or "key=value" pairs. What it sets wins over the settings below.
@@ -53,7 +52,6 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 		"tcp_keepalives_interval":             "5",
 		"tcp_keepalives_count":                "4",
 		"jit":                                 "off",
-		settingOwn:                            rand.Text(), // read again, it says that these settings are those of the session
 		// There is an index for each question. What is believed of a table that nobody has analysed yet must not matter.
 		"enable_seqscan":    "off",
 		"enable_bitmapscan": "off",
@@ -91,9 +89,7 @@ func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	d.mu.Unlock()
 	c, err := pgx.ConnectConfig(ctx, d.config.Copy())
-	if codeOf(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") {
-		err = fmt.Errorf("%w (%w)", ErrPooled, err)
-	}
+	err = pooled(err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -104,6 +100,14 @@ func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 		d.failures, d.last = d.failures+1, err
 	}
 	return c, err
+}
+
+// pooled says of an error of connecting that it is a pooler's.
+func pooled(err error) error {
+	if codeOf(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") {
+		return fmt.Errorf("%w (%w)", ErrPooled, err)
+	}
+	return err
 }
 
 // drop closes a connection that may be broken; nobody waits for it for long.

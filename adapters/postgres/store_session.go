@@ -110,15 +110,17 @@ func (s *Store) within(ctx context.Context, f func(context.Context) error) error
 // claim makes the session the only one that writes. The store's session before it may still be there when the network
 // has lost it: it is ended.
 func (s *Store) claim(ctx context.Context, w *session) error {
-	const selectSelf = `SELECT pid, backend_start, coalesce(current_setting('` + settingOwn + `', true), '')
-		FROM pg_stat_activity WHERE pid = pg_backend_pid()`
-	var own string
-	// In one message: a pooler may lose a prepared statement.
-	if err := w.conn.QueryRow(ctx, selectSelf, pgx.QueryExecModeSimpleProtocol).Scan(&w.self.pid, &w.self.since, &own); err != nil {
+	const selectOwn = `SELECT current_setting('` + settingOwn + `', true)`
+	own, err := w.conn.PgConn().Exec(ctx, selectOwn).ReadAll() // in one message: a pooler may lose a prepared statement
+	if err != nil {
 		return err
 	}
-	if own != w.conn.Config().RuntimeParams[settingOwn] {
+	if string(own[0].Rows[0][0]) != w.conn.Config().RuntimeParams[settingOwn] {
 		return errors.Wrap(ErrPooled, "the settings of this session are not there")
+	}
+	const selectSelf = `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`
+	if err := w.conn.QueryRow(ctx, selectSelf).Scan(&w.self.pid, &w.self.since); err != nil {
+		return err
 	}
 	if s.former.pid != 0 {
 		const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`
@@ -134,7 +136,7 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 	if _, err := w.conn.Exec(ctx, wait); err != nil {
 		return err
 	}
-	_, err := w.conn.Exec(ctx, `SELECT pg_advisory_lock($1, `+thisSchema+`)`, lockGateway)
+	_, err = w.conn.Exec(ctx, `SELECT pg_advisory_lock($1, `+thisSchema+`)`, lockGateway)
 	if codeOf(err) == lockNotAvailable {
 		return s.inUse(ctx, w)
 	}

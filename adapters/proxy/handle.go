@@ -144,7 +144,7 @@ func (s *Server) authenticate(ctx *fasthttp.RequestCtx, call *actors.Call) (refu
 // scan reads the body once.
 func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refusal {
 	call.Body = ctx.Request.Body()
-	if enc := ctx.Request.Header.PeekCanonical(contentEncoding); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
+	if enc := ctx.Request.Header.ContentEncoding(); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
 		r := failure.New(failure.BodyInvalid, "content-encoding")
 		r.Message = "content-encoding: a compressed request body is not supported"
 		return &r

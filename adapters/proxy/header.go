@@ -14,7 +14,6 @@ import (
 var (
 	authorization   = []byte("Authorization")
 	clientRequestID = []byte("X-Client-Request-Id")
-	contentEncoding = []byte("Content-Encoding")
 	googleAPIKey    = []byte("X-Goog-Api-Key")
 	origin          = []byte("Origin")
 	plainAPIKey     = []byte("X-Api-Key")
