@@ -53,13 +53,7 @@ type Block struct {
 	places map[Term]*places
 	types  map[string][]*places // by Row.Types
 
-	key, upstream recent // of the last row that had them: mostly those of the next one, too
-}
-
-// recent is a term's value that was looked up last, and its places. The zero value is that of "", which has none.
-type recent struct {
-	value  string
-	places *places
+	key, upstream *places // of the last row that had them: mostly those of the next one, too
 }
 
 // places are the offsets of a term's rows within the block.
@@ -73,7 +67,7 @@ func (b *Block) Begin(number int64) {
 	b.Number = number
 	clear(b.places)
 	clear(b.types)
-	b.key, b.upstream = recent{}, recent{}
+	b.key, b.upstream = nil, nil
 }
 
 // Add notes a row of the block.
@@ -98,13 +92,13 @@ func (b *Block) Add(at Position, types, key, upstream string) {
 	}
 }
 
-func (b *Block) ofRecent(kind, value string, r *recent) *places {
-	if r.value == value {
-		return r.places
+func (b *Block) ofRecent(kind, value string, recent **places) *places {
+	if *recent != nil && (*recent).value == value {
+		return *recent
 	}
 	p := b.of(kind, value)
 	if p != nil {
-		*r = recent{p.value, p}
+		*recent = p
 	}
 	return p
 }

@@ -12,19 +12,23 @@ import (
 // group is one commit under way. Nothing of it is in the file until all its appends are decided; then it is written as a page, or a few.
 // Its memory is used again for the next one.
 type group struct {
-	s    *Store
-	c    *conn
-	next events.Position
+	s *Store
+	c *conn
+	gathered
+	touched []touched // by the append under way
+	trace   trace     // of the file as it was before the group
+}
 
+// gathered is what the appends of a group have come to so far.
+type gathered struct {
+	next             events.Position
 	earliest, latest int64
 	rows             []placed
 	hashes           [][32]byte // of rows
 	body             []byte     // of the pages, as if they were one
 	listed           []listing
 	secrets          []*events.Secret
-	touched          []touched // by the append under way
-	ended            []string  // streams that nobody asks for again soon
-	trace            trace     // of the file as it was before the group
+	ended            []string // streams that nobody asks for again soon
 }
 
 // placed is a row of the group.
@@ -63,12 +67,12 @@ func (g *group) begin(s *Store, c *conn) {
 	if cap(g.body) > bodyMax {
 		g.body = nil
 	}
-	*g = group{
-		s: s, c: c, next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest,
-		rows: g.rows[:0], hashes: g.hashes[:0], body: append(g.body[:0], '['), listed: g.listed[:0], secrets: g.secrets[:0],
-		touched: g.touched[:0], ended: g.ended[:0],
-		trace: trace{cursor: cursor{c: c}, end: s.chain, under: g.under},
+	g.s, g.c, g.touched = s, c, g.touched[:0]
+	g.gathered = gathered{
+		next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest,
+		rows: g.rows[:0], hashes: g.hashes[:0], body: append(g.body[:0], '['), listed: g.listed[:0], secrets: g.secrets[:0], ended: g.ended[:0],
 	}
+	g.trace = trace{cursor: cursor{c: c}, end: s.chain, under: g.under}
 }
 
 // Append stores a batch in one commit (events.Store). Rows that came with AnyVersion carry their version afterwards.
@@ -124,7 +128,7 @@ func encoded(batch []events.Append) error {
 // append takes one append into the group, or finds that it is stored already, or reports a conflict. An error ends the whole
 // batch.
 func (g *group) append(a *events.Append) (r events.Result, err error) {
-	before := *g
+	before := g.gathered
 	g.touched = g.touched[:0]
 	conflict, err := g.add(a)
 	if err != nil {
@@ -133,8 +137,7 @@ func (g *group) append(a *events.Append) (r events.Result, err error) {
 	if conflict == nil {
 		return events.Result{First: before.next}, nil
 	}
-	before.trace = g.trace // what was read of the file stays
-	g.takeBack(&before)
+	g.takeBack(before)
 	first, err := g.stored(a)
 	if first != 0 || err != nil {
 		return events.Result{First: first}, err
@@ -143,7 +146,7 @@ func (g *group) append(a *events.Append) (r events.Result, err error) {
 }
 
 // takeBack undoes what an append that met a conflict has added.
-func (g *group) takeBack(before *group) {
+func (g *group) takeBack(before gathered) {
 	for i := len(g.touched) - 1; i >= 0; i-- {
 		if t := &g.touched[i]; t.known {
 			g.s.tails[t.stream] = t.was
@@ -151,7 +154,7 @@ func (g *group) takeBack(before *group) {
 			delete(g.s.tails, t.stream)
 		}
 	}
-	*g = *before
+	g.gathered = before
 }
 
 // add places rows and secrets. conflict wraps events.ErrConflict and leaves behind what was placed so far.

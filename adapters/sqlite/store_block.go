@@ -36,12 +36,17 @@ type blocks struct {
 	absent bool  // its rows before those were not gathered: they are read when it fills up, or a stream is looked up in it
 }
 
+// at turns to the block where the chain ends, unless it was gathered up to there.
+func (w *blocks) at(end chain) {
+	if w.end != end {
+		w.begin(events.BlockOf(end.head + 1))
+		w.end, w.absent = end, true
+	}
+}
+
 // gather makes the block under way known as the file has it, up to the end of the chain.
 func (w *blocks) gather(c *conn, end chain) error {
-	if number := events.BlockOf(end.head + 1); w.end != end {
-		w.begin(number)
-		w.end, w.absent = end, number > 0 || end.head > 0
-	}
+	w.at(end)
 	if !w.absent {
 		return nil
 	}
@@ -70,10 +75,7 @@ func (g *group) under(mark uint32, into []int64) ([]int64, error) {
 // index adds the rows of the group to the block under way and stores the blocks that it fills.
 func (g *group) index(end chain) error {
 	w, was := &g.s.blocks, g.s.chain
-	if w.end != was {
-		w.begin(events.BlockOf(was.head + 1))
-		w.end, w.absent = was, true
-	}
+	w.at(was)
 	if w.absent && events.BlockOf(end.head+1) > w.Number {
 		if err := w.gather(g.c, was); err != nil {
 			return err

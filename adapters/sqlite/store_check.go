@@ -8,10 +8,7 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-const (
-	selectBlockRows = `SELECT kind, value, offsets FROM blocks WHERE block = ?`
-	selectIsListed  = `SELECT 1 FROM listed WHERE name = ? AND position = ?`
-)
+const selectBlockRows = `SELECT kind, value, offsets FROM blocks WHERE block = ?`
 
 // check sees to it that readings find the rows that are there: neither the search index nor the list of streams is hashed, and who
 // takes a row out of them hides it. What they say too much hides nothing. Rows come in order. The zero value is ready; full must
@@ -91,15 +88,8 @@ func (k *check) behind(c *conn, r *events.RawRow, end chain) (string, error) {
 }
 
 func isListed(c *conn, name string, at events.Position) (bool, error) {
-	q, err := c.stmt(selectIsListed)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.CombineErrors(q.BindText(1, name), q.BindInt64(2, int64(at))); err != nil {
-		return false, err
-	}
-	is := q.Step()
-	return is, errors.CombineErrors(q.Err(), q.Reset())
+	places, err := some(c, nil, name, at, at, false, 1)
+	return len(places) > 0, err
 }
 
 // load reads what the index says of a full block.

@@ -74,7 +74,7 @@ func (id requestID) names(regular, late bool, stream, request string, at, before
 	if !regular || late || !id.found(at, before) {
 		names[0] = stream
 	}
-	if own, known := aboutOf(stream); request != "" && (!known || own != request) {
+	if own, _ := aboutOf(stream); request != "" && own != request {
 		names[1] = events.RequestStreams + request
 	}
 	return names

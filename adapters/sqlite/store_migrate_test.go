@@ -290,10 +290,6 @@ func TestRequestsAreFoundByTheTimeInTheirIDs(t *testing.T) {
 		`SELECT count(*) FROM (SELECT name, position FROM listed EXCEPT SELECT * FROM old.listed)`,
 		`SELECT count(*) FROM (SELECT name, position FROM old.listed EXCEPT SELECT name, position FROM listed)`,
 	} {
-		q, _, err := db.Prepare(sql)
-		require.NoError(t, err)
-		require.True(t, q.Step())
-		require.Zero(t, q.ColumnInt64(0), sql)
-		require.NoError(t, q.Close())
+		require.Zero(t, number(t, db, sql), sql)
 	}
 }

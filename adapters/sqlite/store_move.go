@@ -26,6 +26,9 @@ var movePart = 16 << 20
 // them away from where they were: their room is used for the next ones, and another start, or another process, goes on where this one
 // has stopped.
 func moveAppended(c *conn) error {
+	if n, err := c.integer(countAppended); n == 0 || err != nil { // as nearly always: without the lock of those who write
+		return err
+	}
 	m := mover{c: c}
 	for done := false; !done; {
 		if err := c.write(func() error {

@@ -257,8 +257,8 @@ func (r *row) request() []byte {
 	if r.about != nil {
 		return r.about
 	}
-	request, _ := bytes.CutPrefix(r.stream, []byte(events.RequestStreams))
-	if len(request) == len(r.stream) {
+	request, is := bytes.CutPrefix(r.stream, []byte(events.RequestStreams))
+	if !is {
 		return nil
 	}
 	return request

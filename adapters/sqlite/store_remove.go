@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 
-	"github.com/cockroachdb/errors"
-
 	"github.com/penstock/penstock/events"
 )
 
@@ -91,7 +89,7 @@ func (m *remover) begin(r events.Removal) (err error) {
 // pages goes on through some pages, or until there are enough rows.
 func (m *remover) pages() error {
 	for n := 0; n < sweepPages && len(m.gone) < m.limit && m.at >= int64(m.First); n++ {
-		some, err := m.load()
+		some, err := m.page.read(m.c, m.at)
 		if err != nil {
 			return err
 		}
@@ -104,21 +102,6 @@ func (m *remover) pages() error {
 		}
 	}
 	return nil
-}
-
-// load reads the page at which the sweep is; false: there is none.
-func (m *remover) load() (some bool, err error) {
-	q, err := m.c.stmt(selectPage)
-	if err != nil {
-		return false, err
-	}
-	if err := q.BindInt64(1, m.at); err != nil {
-		return false, err
-	}
-	if some = q.Step(); some {
-		m.page.copy(q)
-	}
-	return some, errors.CombineErrors(q.Err(), q.Reset())
 }
 
 // thin takes rows out of the page at hand, from its end. One that is damaged stays as it is, for those who look into that.
@@ -222,7 +205,6 @@ func (m *remover) ours(r *row) (bool, error) {
 	if r.version == 0 {
 		return within(r.position), nil
 	}
-	m.trace.places = m.trace.places[:0]
 	if err := m.trace.listed(stream); err != nil {
 		return false, err
 	}
@@ -235,7 +217,7 @@ func (m *remover) ours(r *row) (bool, error) {
 		}
 	}
 	beginning := func(is *row) bool { return is.version == 0 }
-	places, err := m.trace.of(stream, beginning)
+	places, err := m.trace.further(stream, beginning)
 	if err != nil {
 		return false, err
 	}

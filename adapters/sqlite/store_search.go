@@ -115,12 +115,12 @@ func (q *search) read(c *conn) error {
 	return nil
 }
 
-// passed says that all up to a position was looked at, in the order of reading.
-func (q *search) passed(at events.Position) {
+// passed says that a range was looked at, which is at the end of what is left, in the order of reading.
+func (q *search) passed(first, last events.Position) {
 	if q.query.Newest {
-		q.high = at - 1
+		q.high = first - 1
 	} else {
-		q.low = at + 1
+		q.low = last + 1
 	}
 }
 
@@ -147,7 +147,7 @@ func (q *search) among(k *cursor) (err error) {
 		if err != nil {
 			return err
 		}
-		q.passed(at)
+		q.passed(at, at)
 		if q.places = q.places[1:]; r != nil {
 			q.take(r)
 		}
@@ -171,19 +171,16 @@ func (q *search) all(c *conn, first, last events.Position) error {
 			slices.Reverse(rows)
 		}
 		for i := range rows {
+			at := events.Position(rows[i].position)
 			q.take(&rows[i])
-			if q.passed(events.Position(rows[i].position)); full() {
+			if q.passed(at, at); full() {
 				return false
 			}
 		}
 		return true
 	})
 	if !full() { // that was all
-		if q.query.Newest {
-			q.high = first - 1
-		} else {
-			q.low = last + 1
-		}
+		q.passed(first, last)
 	}
 	return err
 }
@@ -204,15 +201,11 @@ func (q *search) block(k *cursor, number int64, first, last events.Position) err
 			q.take(r)
 		}
 		if len(q.page) == q.most { // there may be more behind it
-			q.passed(at)
+			q.passed(at, at)
 			return nil
 		}
 	}
-	if q.query.Newest {
-		q.passed(first)
-	} else {
-		q.passed(last)
-	}
+	q.passed(first, last)
 	return nil
 }
 

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	selectPage   = `SELECT first, hashes, body FROM pages WHERE first <= ? ORDER BY first DESC LIMIT 1`
-	selectListed = `SELECT position FROM listed WHERE name = ? ORDER BY position`
+	selectPage = `SELECT first, hashes, body FROM pages WHERE first <= ? ORDER BY first DESC LIMIT 1`
 	// Parts of the list, for streams of which it has all rows.
 	selectSome   = `SELECT position FROM listed WHERE name = ? AND position >= ? AND position <= ? ORDER BY position LIMIT ?`
 	selectLatest = `SELECT position FROM listed WHERE name = ? AND position >= ? AND position <= ? ORDER BY position DESC LIMIT ?`
@@ -58,7 +57,9 @@ func (k *cursor) row(at events.Position) (*row, error) {
 			return r, nil
 		}
 	}
-	if err := k.load(int64(at)); err != nil {
+	k.rows = reading{}
+	if some, err := k.page.read(k.c, int64(at)); !some || err != nil {
+		k.page.first = 0
 		return nil, err
 	}
 	r, _ := k.seek(int64(at))
@@ -81,21 +82,19 @@ func (k *cursor) seek(at int64) (r *row, behind bool) {
 	return &k.at, false
 }
 
-// load reads the page that holds a position.
-func (k *cursor) load(at int64) error {
-	k.page.first, k.page.body, k.rows = 0, k.page.body[:0], reading{done: true}
-	q, err := k.c.stmt(selectPage)
+// read reads the page that holds a position, or ends before it; false: there is none.
+func (p *page) read(c *conn, at int64) (some bool, err error) {
+	q, err := c.stmt(selectPage)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := q.BindInt64(1, at); err != nil {
-		return err
+		return false, err
 	}
-	if q.Step() {
-		k.page.copy(q)
-		k.rows, k.at.position = k.page.rows(), 0
+	if some = q.Step(); some {
+		p.copy(q)
 	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+	return some, errors.CombineErrors(q.Err(), q.Reset())
 }
 
 // copy copies the page at which a statement is.
@@ -116,10 +115,14 @@ type trace struct {
 // of are the positions of all rows of a stream, in order, among others. Past the first row for which until says so there may be
 // more that are not in it; nil: all.
 func (t *trace) of(stream string, until func(*row) bool) ([]events.Position, error) {
-	t.places = t.places[:0]
 	if err := t.listed(stream); err != nil {
 		return nil, err
 	}
+	return t.further(stream, until)
+}
+
+// further adds to the positions that are listed those of the rows that are found by their id.
+func (t *trace) further(stream string, until func(*row) bool) ([]events.Position, error) {
 	if id, ok := idOf(stream); ok && id.reached(t.end.latest) {
 		listed := len(t.places)
 		if err := t.walk(stream, id, until); err != nil {
@@ -133,21 +136,13 @@ func (t *trace) of(stream string, until func(*row) bool) ([]events.Position, err
 	return t.places, nil
 }
 
-func (t *trace) listed(name string) error {
-	q, err := t.c.stmt(selectListed)
-	if err != nil {
-		return err
-	}
-	if err := q.BindText(1, name); err != nil {
-		return err
-	}
-	for q.Step() {
-		t.places = append(t.places, events.Position(q.ColumnInt64(0)))
-	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+// listed begins with the positions that are listed under a name.
+func (t *trace) listed(name string) (err error) {
+	t.places, err = some(t.c, t.places[:0], name, 0, 1<<63-1, false, -1)
+	return err
 }
 
-// some appends positions between two others, both included, that are listed under a name: so many at most.
+// some appends positions between two others, both included, that are listed under a name: so many at most; negative: all.
 func some(c *conn, into []events.Position, name string, low, high events.Position, newest bool, most int) ([]events.Position, error) {
 	sql := selectSome
 	if newest {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -284,7 +283,7 @@ func (l *law) widening(t *testing.T) {
 		for i, at := range dice.Perm(len(bounds)) {
 			row := sample(table, 0)
 			for k := range row[table.Key:] {
-				row[table.Key+k] = projections.Int(bounds[at][k%4])
+				row[table.Key+k] = projections.Int(bounds[at][k])
 			}
 			changes.Widen(table, row...)
 			if i+1 < len(bounds) && dice.IntN(2) == 0 {
@@ -294,8 +293,8 @@ func (l *law) widening(t *testing.T) {
 			changes.Reset()
 			step.From, step.To = step.To, step.To+1
 		}
-		if have := rowsOf(t, m, table); len(have) != 1 || !strings.HasPrefix(want, strings.TrimSuffix(have[0], "]")) {
-			t.Errorf("have %v, want a beginning of %s", have, want)
+		if have := rowsOf(t, m, table); len(have) != 1 || have[0] != want {
+			t.Errorf("have %v, want %s", have, want)
 		}
 	}
 }
