@@ -112,5 +112,7 @@ func (b server) openModel(ctx context.Context) (readModel, error) {
 }
 
 func (b server) openShadow(p projections.Projection) func() (projections.ReadModel, error) {
-	return func() (projections.ReadModel, error) { return postgres.OpenShadow(context.Background(), b.dsn, p) }
+	return func() (projections.ReadModel, error) {
+		return postgres.Socket(socket.Direct).OpenShadow(context.Background(), b.dsn, p)
+	}
 }

@@ -42,9 +42,14 @@ func shadowLock(schema string) (n int32, ok bool) {
 // removes it. Its tables are not logged, so that a shadow does not outlive a crash of the server. What a program that
 // died has left behind is removed by the next one that opens a read model or a shadow.
 func OpenShadow(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
+	return Socket(nil).OpenShadow(ctx, dsn, list...)
+}
+
+// OpenShadow is that of the package, with connections through the socket.
+func (s Socket) OpenShadow(ctx context.Context, dsn string, list ...projections.Projection) (*ReadModel, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	at, err := parseReadAddress(dsn, shadowPrefix+hex.EncodeToString(random[:]), nil)
+	at, err := parseReadAddress(dsn, shadowPrefix+hex.EncodeToString(random[:]), s)
 	if err != nil {
 		return nil, err
 	}

@@ -50,10 +50,8 @@ func Create(ctx context.Context, prefix string) (*Cluster, error) {
 }
 
 func (c *Cluster) create(ctx context.Context) error {
-	if c.owner != nil {
-		if err := os.Chown(c.Folder, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
-			return errors.Wrap(err, "folder of PostgreSQL")
-		}
+	if err := c.give(c.Folder); err != nil {
+		return err
 	}
 	out, err := c.Command(ctx, c.Program("initdb"), "-D", c.Data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
 		"--locale=C", "--no-sync", "--no-instructions").CombinedOutput()
@@ -87,12 +85,15 @@ func (c *Cluster) Write(name string, content []byte) (string, error) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return "", errors.Wrap(err, "file of PostgreSQL")
 	}
-	if c.owner != nil {
-		if err := os.Chown(path, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
-			return "", errors.Wrap(err, "file of PostgreSQL")
-		}
+	return path, c.give(path)
+}
+
+// give makes a file or folder the owner's.
+func (c *Cluster) give(path string) error {
+	if c.owner == nil {
+		return nil
 	}
-	return path, nil
+	return errors.Wrap(os.Chown(path, int(c.owner.Uid), int(c.owner.Gid)), "files of PostgreSQL")
 }
 
 // Remove removes the files. The server must have ended.
