@@ -65,13 +65,14 @@ const pageSize = 8192
 
 // setUp applies the pragmas. The page size and the journal mode come first: they are kept in the file.
 func (c *conn) setUp(o connOptions) error {
-	if err := c.BusyTimeout(orElse(o.BusyTimeout, 5*time.Second)); err != nil {
+	busy := orElse(o.BusyTimeout, 5*time.Second)
+	if err := c.BusyTimeout(busy); err != nil {
 		return err
 	}
 	if err := c.Exec("PRAGMA page_size=" + strconv.Itoa(pageSize)); err != nil {
 		return errors.Wrap(err, "pragma page_size")
 	}
-	mode, err := c.text(`PRAGMA journal_mode=WAL`)
+	mode, err := c.walMode(busy)
 	if err != nil {
 		return err
 	}
@@ -92,6 +93,17 @@ func (c *conn) setUp(o connOptions) error {
 		}
 	}
 	return nil
+}
+
+// walMode sets the journal mode, which a file keeps once it has it. Of several that open one without it at once SQLite refuses all
+// but one immediately, whatever the busy timeout: they would wait for each other.
+func (c *conn) walMode(busy time.Duration) (mode string, err error) {
+	for end := time.Now().Add(busy); ; time.Sleep(5 * time.Millisecond) {
+		mode, err = c.text(`PRAGMA journal_mode=WAL`)
+		if !errors.Is(err, sqlite3.BUSY) || time.Now().After(end) {
+			return mode, err
+		}
+	}
 }
 
 // stmt is the prepared statement of an SQL text, compiled once per connection. It comes reset; its parameters keep

@@ -6,6 +6,7 @@ import (
 	"testing/fstest"
 
 	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock/migrations"
@@ -101,4 +102,27 @@ func plan(t *testing.T, c *conn, sql string) (steps []string) {
 	}
 	require.NoError(t, s.Err())
 	return steps
+}
+
+func TestAFileWithoutALogMayBeOpenedByManyAtOnce(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "db")
+		old, err := sqlite3.Open(path)
+		require.NoError(t, err)
+		require.NoError(t, old.Exec(`CREATE TABLE t (x)`))
+		require.NoError(t, old.Close())
+		opened := make(chan error, 4)
+		for range cap(opened) {
+			go func() {
+				c, err := openConn(path, connOptions{})
+				if err == nil {
+					err = c.close()
+				}
+				opened <- err
+			}()
+		}
+		for range cap(opened) {
+			require.NoError(t, <-opened)
+		}
+	}
 }
