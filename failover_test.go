@@ -29,7 +29,7 @@ func TestFaultsBeforeContentFailOver(t *testing.T) {
 		{"500", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus = 1, 500 }, "http_5xx", false},
 		{"502", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus = 1, 502 }, "http_5xx", false},
 		{"529", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus = 1, 529 }, "overloaded", false},
-		{"429", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus, b.RetryAfter = 1, 429, 1 }, "http_429", false},
+		{"429", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus, b.RetryAfter = 1, 429, 60 }, "http_429", false},
 		{"401", func(b *simulator.Behavior) { b.ErrRate, b.ErrStatus = 1, 401 }, "auth", false},
 		{"reset", func(b *simulator.Behavior) { b.ResetRate = 1 }, "network", false},
 		{"empty", func(b *simulator.Behavior) { b.EmptyRate = 1 }, "empty_response", false},
