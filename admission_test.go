@@ -310,7 +310,7 @@ func (r *rig) waiting(upstream string) int {
 // await polls until ok.
 func (r *rig) await(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("waited in vain for %s", what)
 		}

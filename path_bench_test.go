@@ -136,7 +136,7 @@ func dataPlane(b *testing.B, upstream string) string {
 	require.NoError(b, err)
 	go func() { _ = plane.Serve(ln) }()
 	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		require.NoError(b, plane.Shutdown(ctx))
 		plane.Close()

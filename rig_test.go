@@ -72,7 +72,7 @@ func (r *rig) close() {
 	if r.gw == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := r.gw.Close(ctx); err != nil {
 		r.t.Errorf("close: %v", err)

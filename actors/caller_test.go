@@ -41,7 +41,7 @@ func (e *entry) waits() *entry {
 	case <-e.queued:
 	case <-e.done:
 		e.t.Fatalf("it did not wait: %+v", e.no)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		e.t.Fatal("no answer")
 	}
 	return e
@@ -51,7 +51,7 @@ func (e *entry) ends(want Reason) Pass {
 	e.t.Helper()
 	select {
 	case <-e.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		e.t.Fatal("no answer")
 	}
 	got := Reason("")

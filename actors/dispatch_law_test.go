@@ -17,7 +17,7 @@ import (
 // streams are the rows of all requests, by stream, in order.
 func (r *rig) streams() map[string][]*events.Committed {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := r.journal.Sync(ctx); err != nil {
 		r.t.Fatalf("sync: %v", err)

@@ -126,7 +126,7 @@ func newRig(t testing.TB, resources ...catalog.Resource) *rig {
 	}
 	r.Affinity = actors.NewAffinity(&r.snap.Load().Settings.Scheduling)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := r.system.Stop(ctx); err != nil {
 			t.Errorf("stop: %v", err)
@@ -360,7 +360,7 @@ func (r *rig) runAs(x *client, c *actors.Call) *client {
 // until polls what has no signal of its own.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 1<<16)
 			r.t.Fatalf("waited in vain for %s\n%s", what, buf[:runtime.Stack(buf, true)])

@@ -38,7 +38,7 @@ func openHouse(t testing.TB, l Layout) *house {
 		if err := h.Stop(context.Background()); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(end) {
 				buf := make([]byte, 1<<16)
 				t.Errorf("%d goroutines before, %d after Stop\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
@@ -151,7 +151,7 @@ func (w *waiter) queued() Place {
 		return p
 	case <-w.done:
 		w.h.t.Fatalf("it did not wait: %+v %+v", w.lease, w.no)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		w.h.t.Fatal("neither queued nor answered")
 	}
 	return Place{}
@@ -161,7 +161,7 @@ func (w *waiter) ends(want Reason) Refusal {
 	w.h.t.Helper()
 	select {
 	case <-w.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		w.h.t.Fatal("the wait does not end")
 	}
 	got := Refusal{}
@@ -195,7 +195,7 @@ func (h *house) status(id string) UpstreamStatus {
 // until all agree.
 func (h *house) holds(id string, held, waiting int) {
 	h.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		st, n := h.status(id), 0
 		for _, a := range st.Accounts {
 			n += a.Held

@@ -38,7 +38,7 @@ func spooling(t *testing.T, change func(*events.JournalOptions, *events.SpoolOpt
 
 func await(t *testing.T, j *events.Journal) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, j.Sync(ctx))
 	eventually(t, "appends go to the store again", func() bool { return j.Diverted() == nil })

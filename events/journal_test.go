@@ -104,7 +104,7 @@ func journal(t *testing.T, s events.Store, change func(*events.JournalOptions)) 
 	}
 	j := events.NewJournal(o)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		require.NoError(t, j.Close(ctx))
 		eventually(t, "the writer has ended", func() bool { return !strings.Contains(goroutines(), "events.(*Journal).write") })

@@ -113,7 +113,7 @@ func (i *instance) start() {
 	i.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	select {
 	case <-ready:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		i.t.Fatal("the gateway does not become ready")
 	}
 }
@@ -229,7 +229,7 @@ func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 				_, _, _ = i.call(client, key, fmt.Sprintf("s%d-%d", round, n), true)
 			}()
 		}
-		for end := time.Now().Add(10 * time.Second); up.Stats().All.InFlight < 100; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); up.Stats().All.InFlight < 100; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("only %d streams run", up.Stats().All.InFlight)
 			}
@@ -253,7 +253,7 @@ func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 			}
 			return n
 		}
-		for end := time.Now().Add(10 * time.Second); answered() < 200 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); answered() < 200 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		i.signal(syscall.SIGKILL)

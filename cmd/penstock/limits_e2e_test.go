@@ -80,7 +80,7 @@ func killedAtTheLimit(t *testing.T, i *instance) {
 		return n
 	}
 	wg := crowd(0)
-	for end := time.Now().Add(10 * time.Second); reached("poor") < 20 || reached("slow") < 20 || reached("owner") < 20 || reached("member") < 20; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); reached("poor") < 20 || reached("slow") < 20 || reached("owner") < 20 || reached("member") < 20; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("only %d, %d, %d and %d", reached("poor"), reached("slow"), reached("owner"), reached("member"))
 		}

@@ -54,7 +54,7 @@ func killedWhileRepricing(t *testing.T, env ...string) {
 	if err := apply.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !i.anyRepriced(token); {
+	for end := time.Now().Add(time.Minute); !i.anyRepriced(token); {
 		if time.Now().After(end) {
 			t.Fatal("nothing is booked")
 		}
