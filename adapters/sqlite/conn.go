@@ -167,8 +167,11 @@ func (c *conn) transact(begin string, f func() error) (err error) {
 		return err
 	}
 	defer func() {
-		// SQLite has already rolled back by itself after some faults (full disk, I/O error).
-		if err == nil || c.GetAutocommit() {
+		if err == nil {
+			return
+		}
+		defer c.drop()
+		if c.GetAutocommit() { // SQLite has rolled back by itself, as after some faults (full disk, I/O error)
 			return
 		}
 		ctx := c.SetInterrupt(context.Background()) // a cancelled context must not keep the transaction open

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
@@ -66,6 +67,9 @@ func (f gatherFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (file vfs
 // gatherFile holds back the bytes of buf, which belong at the offset at. Whatever could tell that they are not in the
 // file writes them first. Bytes whose write has failed are dropped: SQLite takes the transaction back. It is a log: locks and
 // shared memory are asked of the database file.
+//
+// So it does not hear of it when a transaction ends that had more pages than the cache holds: whoever takes one back says so (drop).
+// What was held back of it would be written over what others have committed to the same place since.
 type gatherFile struct {
 	vfs.File
 	buf []byte
@@ -79,6 +83,26 @@ func (f *gatherFile) flush() error {
 	_, err := f.File.WriteAt(f.buf, f.at)
 	f.buf = f.buf[:0]
 	return err
+}
+
+// drop forgets what is held back.
+func (f *gatherFile) drop() { f.buf = f.buf[:0] }
+
+// log is the connection's write-ahead log, nil where it gathers nothing, or is not open yet.
+func (c *conn) log() *gatherFile {
+	file, err := c.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER)
+	if err != nil {
+		return nil // there is no file
+	}
+	f, _ := file.(*gatherFile)
+	return f
+}
+
+// drop forgets what the log holds back of a transaction that was taken back.
+func (c *conn) drop() {
+	if f := c.log(); f != nil {
+		f.drop()
+	}
 }
 
 func (f *gatherFile) end() int64 { return f.at + int64(len(f.buf)) }
@@ -129,4 +153,8 @@ func (f *gatherFile) Unlock(lock vfs.LockLevel) error {
 	return errors.CombineErrors(f.flush(), f.File.Unlock(lock))
 }
 
-func (f *gatherFile) Close() error { return errors.CombineErrors(f.flush(), f.File.Close()) }
+// Close forgets what was not synced: nobody has committed it.
+func (f *gatherFile) Close() error {
+	f.drop()
+	return f.File.Close()
+}

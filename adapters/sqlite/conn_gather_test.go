@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"io"
 	"path/filepath"
 	"testing"
@@ -83,7 +84,6 @@ func TestNobodyCanTellThatWritesAreHeldBack(t *testing.T) {
 		},
 		"truncate": func(f *gatherFile, _ *slab) error { return f.Truncate(3) },
 		"unlock":   func(f *gatherFile, _ *slab) error { return f.Unlock(vfs.LOCK_NONE) },
-		"close":    func(f *gatherFile, _ *slab) error { return f.Close() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := &slab{}
@@ -132,4 +132,60 @@ func TestCommitsAndCheckpointsAreSeenByOtherConnections(t *testing.T) {
 	ok, err := r.text(`PRAGMA integrity_check`)
 	require.NoError(t, err)
 	require.Equal(t, "ok", ok)
+}
+
+// What a transaction had written when it was taken back must never come over what others have committed in its place.
+func TestWhatIsTakenBackIsNotWrittenOverTheCommitsOfOthers(t *testing.T) {
+	insert := func(c *conn, who string) error {
+		return c.Exec(`INSERT INTO a (x) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+			SELECT '` + who + `' || hex(randomblob(200)) FROM n`)
+	}
+	for what, after := range map[string]func(a *conn) error{
+		"read": func(a *conn) error { _, err := a.integer(`SELECT sum(length(x)) FROM a`); return err },
+		"write": func(a *conn) error {
+			return a.write(func() error { return a.Exec(`DELETE FROM a WHERE x LIKE 'a%'`) })
+		},
+		"close": func(a *conn) error { return a.close() },
+	} {
+		for name, fault := range map[string]func(ctx context.Context, cancel func()) error{
+			"an error":              func(context.Context, func()) error { return errClosed },
+			"an end of the context": func(_ context.Context, cancel func()) error { cancel(); return sqlite3.INTERRUPT },
+		} {
+			t.Run(what+" after "+name, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "x.db")
+				open := func() *conn {
+					c, err := openConn(path, connOptions{CacheKiB: 64}) // so small that pages are written before the commit
+					require.NoError(t, err)
+					return c
+				}
+				a, b := open(), open()
+				defer b.close()
+				require.NoError(t, a.Exec(`CREATE TABLE a (n INTEGER PRIMARY KEY, x)`))
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				a.SetInterrupt(ctx)
+				require.Error(t, a.write(func() error {
+					require.NoError(t, insert(a, "a"))
+					require.NotEmpty(t, a.log().buf, "the test writes too little")
+					return fault(ctx, cancel)
+				}))
+				a.SetInterrupt(context.Background())
+				for range 3 {
+					require.NoError(t, b.write(func() error { return insert(b, "b") }))
+				}
+				require.NoError(t, after(a))
+				if what != "close" {
+					require.NoError(t, a.close())
+				}
+				c := open()
+				defer c.close()
+				n, err := c.integer(`SELECT count(*) FROM a WHERE x LIKE 'b%'`)
+				require.NoError(t, err)
+				require.Equal(t, int64(1200), n)
+				ok, err := c.text(`PRAGMA integrity_check`)
+				require.NoError(t, err)
+				require.Equal(t, "ok", ok)
+			})
+		}
+	}
 }
