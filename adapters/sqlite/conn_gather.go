@@ -135,11 +135,19 @@ func (f *gatherFile) Truncate(size int64) error {
 	return f.File.Truncate(size)
 }
 
+// Sync fails as if nothing had been written: the commit that ends there is told to have failed, and must not be found when the log is
+// read anew after a crash.
 func (f *gatherFile) Sync(flags vfs.SyncFlag) error {
+	at, n := f.at, len(f.buf)
 	if err := f.flush(); err != nil {
 		return err
 	}
-	return f.File.Sync(flags)
+	err := f.File.Sync(flags)
+	if err != nil && n > 0 {
+		clear(f.buf[:n])
+		_, _ = f.File.WriteAt(f.buf[:n], at) // what counts is err
+	}
+	return err
 }
 
 func (f *gatherFile) Size() (int64, error) {

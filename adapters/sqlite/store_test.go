@@ -214,24 +214,45 @@ func rows(t testing.TB, s events.Store) (all []events.Committed) {
 	return all
 }
 
-// What a fault in the commit has left in the log is not taken for stored by the next process, or is what its writer
-// tried: never anything else.
-func TestAfterAFailedSyncAndACrashTheRetryIsStoredOnce(t *testing.T) {
+// What a failed commit has left in the log is not taken for stored by the next process: its writer was told that it is not.
+func TestAfterAFailedSyncAndACrashNothingIsStored(t *testing.T) {
 	fs, name := faulty(t)
 	path := filepath.Join(t.TempDir(), "events.db")
 	s := openStore(t, path, sqlite.StoreOptions{VFS: name})
-	_, err := s.Append(context.Background(), one(row(t, "a", 0)), 0)
+	for _, c := range []struct {
+		what    string
+		restart bool // the log begins anew with the commit that fails
+		syncs   int  // that succeed
+		rows    int
+	}{{"small", false, 0, 1}, {"large", false, 0, 2000}, {"header", true, 0, 1}, {"behind the header", true, 1, 1}} {
+		before := head(t, s)
+		put := func(s *sqlite.Store, rows int) ([]events.Result, error) {
+			batch := make([]events.Append, rows)
+			for i := range batch {
+				batch[i] = one(row(t, "a", int64(before)+int64(i)))[0]
+			}
+			return s.Append(context.Background(), batch, 0)
+		}
+		if c.restart {
+			require.NoError(t, s.Close())
+			s = openStore(t, path, sqlite.StoreOptions{VFS: name})
+		}
+		fs.Fail(faultfs.Sync, c.syncs, sqlite3.IOERR_FSYNC)
+		_, err := put(s, c.rows)
+		require.ErrorIs(t, err, events.ErrUnavailable)
+		fs.Heal()
+		again := openStore(t, copyFiles(t, path), sqlite.StoreOptions{})
+		require.Equal(t, before, head(t, again), c.what)
+		for _, store := range []*sqlite.Store{again, s} {
+			r, err := put(store, 1)
+			require.NoError(t, err)
+			require.Equal(t, []events.Result{{First: before + 1}}, r)
+			require.Equal(t, before+1, head(t, store))
+		}
+	}
+	report, err := events.Audit{}.Verify(context.Background(), s)
 	require.NoError(t, err)
-	fs.Fail(faultfs.Sync, 0, sqlite3.IOERR_FSYNC)
-	_, err = s.Append(context.Background(), one(row(t, "a", 1)), 0)
-	require.ErrorIs(t, err, events.ErrUnavailable)
-	fs.Heal()
-	crashed := copyFiles(t, path)
-	again := openStore(t, crashed, sqlite.StoreOptions{})
-	r, err := again.Append(context.Background(), one(row(t, "a", 1)), 0)
-	require.NoError(t, err)
-	require.Equal(t, []events.Result{{First: 2}}, r)
-	require.Equal(t, events.Position(2), head(t, again))
+	require.True(t, report.Equal, "%+v", report)
 }
 
 // copyFiles takes the database and its log as a crash would leave them.
