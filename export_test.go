@@ -1,6 +1,15 @@
 package penstock
 
-import "context"
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// LogProgress is what Open logs of an event store that has work to do first.
+func LogProgress(ctx context.Context, log *slog.Logger, now func() time.Time) context.Context {
+	return logProgress(ctx, log, now)
+}
 
 // Drain begins or ends the refusing of requests, as Close does first.
 func (g *Gateway) Drain(on bool) { g.draining.Store(on) }

@@ -13,7 +13,8 @@ import (
 
 // Migrate brings the schema of an event store up to this version, as Open does too, and names the migrations, such as
 // "0002_feed", in order; none when it was up to date. dryRun only names them. It is refused while a gateway uses the data
-// folder, and for a store of a newer version. store is as in Config.
+// folder, and for a store of a newer version. store is as in Config. Whoever watches in the
+// context (projections.Watch) is told how far events are that have to be moved.
 func Migrate(ctx context.Context, dir, store string, dryRun bool) (names []string, err error) {
 	b, err := backendOf(store, dir, "")
 	if err != nil {

@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -48,7 +49,7 @@ func (g *Gateway) openData() error {
 	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
 		return err
 	}
-	if g.store, g.spool, err = openDrained(context.Background(), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
+	if g.store, g.spool, err = openDrained(logProgress(context.Background(), g.log, time.Now), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
 		return err
 	}
 	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
@@ -78,6 +79,37 @@ func (g *Gateway) openData() error {
 		g.log.Warn("configuration is out of force", "resource", bad.Ref.String(), "field", bad.Field, "reason", bad.Reason)
 	}
 	return nil
+}
+
+// progressEvery is how often it is logged how far something is.
+const progressEvery = 5 * time.Second
+
+// logProgress logs the progress of what an event store does in the context before it can be used (projections.Watch): its beginning
+// and its end, and now and then how far it is.
+func logProgress(ctx context.Context, log *slog.Logger, now func() time.Time) context.Context {
+	var seen projections.Running
+	var last time.Time
+	return projections.Watch(ctx, func(p projections.Progress) {
+		at := now()
+		begun := p.Projection != seen.Projection
+		if begun {
+			seen.Begun = at
+		}
+		seen.Progress = p
+		log := log.With("what", p.Projection)
+		switch {
+		case begun:
+			log.Info("event store: work before the start begins", "events", p.To-p.From)
+		case p.Position >= p.To:
+			log.Info("event store: work before the start is done", "events", p.To-p.From, "took", at.Sub(seen.Begun).Round(time.Millisecond).String())
+		case at.Sub(last) >= progressEvery:
+			log.Info("event store: work before the start", "done", p.Position-p.From, "events", p.To-p.From,
+				"per_second", int64(seen.PerSecond(at)), "left", seen.Left(at).Round(time.Second).String())
+		default:
+			return
+		}
+		last = at
+	})
 }
 
 // openBooks opens the read models and brings them up to date. Those of another version of the program are rebuilt while

@@ -36,9 +36,9 @@ type readModel interface {
 
 // backend is where events and read models are kept.
 type backend interface {
-	kind() string        // for people
-	onStoreDown() string // default of Config.OnStoreDown
-	openStore(ctx context.Context) (eventStore, error)
+	kind() string                                      // for people
+	onStoreDown() string                               // default of Config.OnStoreDown
+	openStore(ctx context.Context) (eventStore, error) // whoever watches in the context hears of work that it has to do first
 	openModel(ctx context.Context) (readModel, error)
 	pending(ctx context.Context) ([]string, error) // names of migrations
 	openShadow(p projections.Projection) func() (projections.ReadModel, error)
@@ -61,12 +61,17 @@ type embedded struct{ dir, vfs string }
 func (embedded) kind() string        { return "sqlite" }
 func (embedded) onStoreDown() string { return rejectOnStoreDown }
 
-func (b embedded) openStore(context.Context) (eventStore, error) {
+// toPages is the name in the progress of an event store whose rows are moved to pages while it opens.
+const toPages = "events to pages"
+
+func (b embedded) openStore(ctx context.Context) (eventStore, error) {
 	path := filepath.Join(b.dir, eventsFile)
 	if err := private(path); err != nil {
 		return nil, err
 	}
-	s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: b.vfs})
+	s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: b.vfs, Moving: func(from, at, to events.Position) {
+		projections.Tell(ctx, projections.Progress{Projection: toPages, From: from, Position: at, To: to})
+	}})
 	if err != nil {
 		return nil, err // not s: a nil pointer in the interface would not be nil
 	}

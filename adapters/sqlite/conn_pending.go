@@ -10,16 +10,19 @@ import (
 )
 
 // Pending names the migrations that opening the event store would apply, such as "0002_feed": all of them when there is
-// no file yet. It changes nothing. A file of a newer version is refused as OpenStore refuses it.
+// no file yet, and the one whose move of rows to pages was broken off. It changes nothing. A file of a newer version is refused as OpenStore refuses it.
 func Pending(path string) (names []string, err error) {
-	at := int64(0)
+	at, moving := int64(0), false
 	switch info, err := os.Stat(path); {
 	case err == nil && info.Size() > 0:
-		if at, err = numberOf(path); err != nil {
+		if at, moving, err = numberOf(path); err != nil {
 			return nil, errors.Wrapf(err, "event store %s", path)
 		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, errors.Wrap(err, "event store")
+	}
+	if moving {
+		names = append(names, pagesMigration)
 	}
 	pending, err := migrations.Pending(migrations.FS, "sqlite", at)
 	for _, m := range pending {
@@ -28,11 +31,15 @@ func Pending(path string) (names []string, err error) {
 	return names, errors.Wrapf(err, "event store %s", path)
 }
 
-func numberOf(path string) (int64, error) {
+// numberOf is the number of the last migration that a file has seen. moving: rows are still to be moved to pages.
+func numberOf(path string) (n int64, moving bool, err error) {
 	c, err := openConn(path, connOptions{QueryOnly: true})
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	n, err := schemaNumber(c)
-	return n, errors.CombineErrors(err, c.close())
+	left := int64(0)
+	if n, err = schemaNumber(c); err == nil {
+		left, err = c.integer(countAppended)
+	}
+	return n, left > 0, errors.CombineErrors(err, c.close())
 }

@@ -19,6 +19,10 @@ type StoreOptions struct {
 	VFS         string        // registered virtual file system; "" is the operating system
 	BusyTimeout time.Duration // how long a lock of another process is waited for; default 5 s
 	Readers     int           // connections that read at once; default 4
+
+	// Moving, when set, hears how far a file is whose rows are moved to pages (migration 0006), before the first part and after each
+	// one: all up to at is moved, of what lies behind from and up to to. It holds up the opening.
+	Moving func(from, at, to events.Position)
 }
 
 // Store is the event store in one SQLite file (events.Store). Commits are on disk when Append returns
@@ -26,6 +30,7 @@ type StoreOptions struct {
 type Store struct {
 	path    string
 	options connOptions
+	moving  func(from, at, to events.Position)
 	readers *pool
 
 	mu     sync.Mutex // guards all below: the writer
@@ -61,6 +66,7 @@ func OpenStore(path string, o StoreOptions) (*Store, error) {
 		path:    path,
 		options: connOptions{VFS: o.VFS, BusyTimeout: o.BusyTimeout, CacheKiB: 16 << 10},
 		readers: newPool(path, connOptions{VFS: o.VFS, BusyTimeout: o.BusyTimeout}, orElse(o.Readers, 4)),
+		moving:  o.Moving,
 		tails:   map[string]tail{},
 	}
 	if err := s.openWriter(); err != nil {
@@ -81,7 +87,7 @@ func (s *Store) openWriter() error {
 	if err := migrate(c, migrations.FS, "sqlite"); err != nil {
 		return errors.CombineErrors(err, c.close())
 	}
-	if err := moveAppended(c); err != nil {
+	if err := moveAppended(c, s.moving); err != nil {
 		return errors.CombineErrors(err, c.close())
 	}
 	end, err := readChain(c)

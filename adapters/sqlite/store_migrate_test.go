@@ -198,7 +198,7 @@ func TestAMoveToPagesThatWasBrokenOffGoesOn(t *testing.T) {
 	oracle := memory.NewStore()
 	streams := stories(t, oracle, 2500)
 	fs, name := faulty(t)
-	path, broken, parts := oldFile(t, oracle, 5, nil), 0, map[int64]bool{}
+	path, broken, unfinished, parts := oldFile(t, oracle, 5, nil), 0, 0, map[int64]bool{}
 	for n := 0; ; n++ {
 		fs.Fail([]faultfs.Op{faultfs.Write, faultfs.Sync}[n%2], 3+n*n/8, sqlite3.IOERR_WRITE)
 		s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: name})
@@ -212,11 +212,19 @@ func TestAMoveToPagesThatWasBrokenOffGoesOn(t *testing.T) {
 		require.NoError(t, err)
 		if number(t, db, `SELECT count(*) FROM sqlite_schema WHERE name = 'appended'`) == 1 {
 			parts[number(t, db, `SELECT min(position) FROM appended`)] = true
+			pending, err := sqlite.Pending(path)
+			require.NoError(t, err)
+			require.Equal(t, []string{"0006_pages"}, pending, "it is still to be finished")
+			unfinished++
 		}
 		require.NoError(t, db.Close())
 	}
 	require.Greater(t, broken, 5)
+	require.Greater(t, unfinished, 4)
 	require.Greater(t, len(parts), 4)
+	pending, err := sqlite.Pending(path)
+	require.NoError(t, err)
+	require.Empty(t, pending)
 	s := openStore(t, path, sqlite.StoreOptions{})
 	report, err := events.Audit{}.Verify(context.Background(), s)
 	require.NoError(t, err)
@@ -225,6 +233,37 @@ func TestAMoveToPagesThatWasBrokenOffGoesOn(t *testing.T) {
 	for _, what := range amiss(t, path) {
 		require.Regexp(t, "^too much [0-9]+ listed request/", what) // of requests that were open where it was broken off
 	}
+}
+
+func TestAMoveToPagesSaysHowFarItIs(t *testing.T) {
+	defer sqlite.SetMovePart(sqlite.SetMovePart(20_000))
+	oracle := memory.NewStore()
+	stories(t, oracle, 600)
+	var told [][3]events.Position
+	o := sqlite.StoreOptions{Moving: func(from, at, to events.Position) { told = append(told, [3]events.Position{from, at, to}) }}
+	path := oldFile(t, oracle, 5, nil)
+	db, err := sqlite3.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, db.Exec(`DELETE FROM events WHERE position < 100`)) // as if they had been moved before
+	require.NoError(t, db.Close())
+	s := openStore(t, path, o)
+	require.Greater(t, len(told), 5)
+	from, last := told[0][0], told[0][0]-1
+	require.LessOrEqual(t, events.Position(99), from)
+	require.Less(t, from, events.Position(102))
+	for i, is := range told {
+		require.Equal(t, from, is[0])
+		require.Equal(t, head(t, s), is[2])
+		require.Greater(t, is[1], last, "%d", i)
+		last = is[1]
+	}
+	require.Equal(t, from, told[0][1])
+	require.Equal(t, head(t, s), last)
+	told = nil
+	require.NoError(t, s.Close())
+	openStore(t, path, o)
+	openStore(t, filepath.Join(t.TempDir(), "new.db"), o)
+	require.Empty(t, told, "there is nothing to move")
 }
 
 func TestFilesAreMovedToPagesByTwoProcessesAtOnce(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
+// pagesMigration is done when the rows are moved, too.
+const pagesMigration = "0006_pages"
+
 const (
 	countAppended  = `SELECT count(*) FROM sqlite_schema WHERE name = 'appended' AND type = 'table'`
 	firstAppended  = `SELECT min(position) FROM appended`
@@ -24,11 +27,24 @@ var movePart = 16 << 20
 
 // moveAppended moves rows that were stored one per append to pages; see migration 0006. Each part is a transaction that also takes
 // them away from where they were: their room is used for the next ones, and another start, or another process, goes on where this one
-// has stopped.
-func moveAppended(c *conn) error {
+// has stopped. tell may be nil; see StoreOptions.Moving.
+func moveAppended(c *conn, tell func(from, at, to events.Position)) error {
 	if n, err := c.integer(countAppended); n == 0 || err != nil { // as nearly always: without the lock of those who write
 		return err
 	}
+	first, err := c.integer(firstAppended)
+	if err != nil {
+		return err
+	}
+	end, err := readChain(c)
+	if err != nil {
+		return err
+	}
+	if tell == nil || first == 0 { // a new file
+		tell = func(_, _, _ events.Position) {}
+	}
+	from := events.Position(first - 1)
+	tell(from, from, end.head)
 	m := mover{c: c}
 	for done := false; !done; {
 		if err := c.write(func() error {
@@ -41,6 +57,11 @@ func moveAppended(c *conn) error {
 		}); err != nil {
 			return errors.Wrap(err, "move events to pages")
 		}
+		at := end.head
+		if !done {
+			at = events.Position(m.last)
+		}
+		tell(from, at, end.head)
 	}
 	return nil
 }

@@ -236,6 +236,21 @@ func TestMigrateNamesWhatItAppliedOrWouldApply(t *testing.T) {
 	require.Equal(t, []string{"0001_events", "0002_feed"}, column(t, d.ok("migrate", "--json"), "migration"))
 }
 
+func TestMigrateSaysHowFarItIs(t *testing.T) {
+	d := newDesk(t)
+	_, _, said := d.run("migrate")
+	require.Equal(t, `events to pages: 900
+events to pages: 400 of 1000 events, 25 events/s, 24s left
+events to pages: 700 of 1000 events, 25 events/s, 12s left
+events to pages: 1000 of 1000 events, 25 events/s, 0s left
+`, said)
+	d.tty = true
+	_, _, said = d.run("migrate")
+	require.Contains(t, said, "\r\x1b[K[===============               ]  50% events to pages: 500 of 1000 events, 25 events/s, 20s left")
+	_, _, said = d.run("migrate", "--dry-run")
+	require.Empty(t, said)
+}
+
 func column(t *testing.T, lines, name string) []string {
 	t.Helper()
 	var all []string

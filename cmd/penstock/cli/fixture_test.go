@@ -293,6 +293,7 @@ type desk struct {
 	tty    bool
 	url    string
 	served *Settings
+	passed time.Duration // since noon
 }
 
 func newDesk(t *testing.T) *desk {
@@ -356,10 +357,14 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 	var out, diagnostics bytes.Buffer
 	p := Program{
 		Version: "1.2.3", Stdin: strings.NewReader(d.stdin), Stdout: &out, Stderr: &diagnostics, Terminal: d.tty, Watched: d.tty,
-		Getenv: func(name string) string { return d.env[name] }, Now: func() time.Time { return noon },
+		Getenv: func(name string) string { return d.env[name] }, Now: func() time.Time { return noon.Add(d.passed) },
 		Serve:       func(_ context.Context, s Settings) error { d.served = &s; return nil },
 		OpenOffline: func(context.Context, Settings) (Offline, error) { return d.place, nil },
-		Migrate: func(context.Context, Settings, bool) ([]string, error) {
+		Migrate: func(ctx context.Context, _ Settings, dry bool) ([]string, error) {
+			for at := events.Position(100); !dry && at <= 1000; at += 100 { // a hundred in four seconds
+				projections.Tell(ctx, projections.Progress{Projection: "events to pages", From: 100, Position: at, To: 1000})
+				d.passed += 4 * time.Second
+			}
 			return []string{"0001_events", "0002_feed"}, nil
 		},
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/projections"
 )
 
 // migrated is a line of migrate --json.
@@ -27,7 +29,14 @@ func (p *Program) migrate(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	dry := on(cmd, "dry-run")
-	names, err := p.Migrate(cmd.Context(), s, dry)
+	m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now}
+	names, err := p.Migrate(projections.Watch(cmd.Context(), func(at projections.Progress) {
+		if at.Position == at.From {
+			fmt.Fprintf(p.Stderr, "%s: %d\n", at.Projection, at.To-at.From)
+		}
+		m.show(at)
+	}), s, dry)
+	m.end()
 	if err != nil {
 		return err
 	}
