@@ -175,7 +175,9 @@ func (s *Server) recognise(call *actors.Call, clues *dialect.Clues) {
 	switch {
 	case session == "" && s.o.Catalog().Settings.Scheduling.DeriveSession:
 		session = call.Scan.ContentSession(call.Body)
-	case session != call.Scan.Session: // of the headers, whose memory is used again
+	case session == call.Scan.Session: // as it was copied from the body: the headers may have said the same
+		session = call.Scan.Session
+	default: // of the headers, whose memory is used again
 		session = strings.Clone(session)
 	}
 	call.Ask.Session = session
