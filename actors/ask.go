@@ -57,6 +57,8 @@ func turnAway(msg any, r Reason) {
 		tell(m.reply, nil)
 	case *statusUpstream:
 		tell(m.reply, nil)
+	case *recallLease:
+		tell(m.reply, nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -153,7 +154,20 @@ func (d *budgetDesk) reconfigure(of map[string]limit.Money, now time.Time) budge
 
 func (d *budgetDesk) after() {}
 
-func (d *budgetDesk) fault(msg any) { turnAway(msg, LocalFault) }
+func (d *budgetDesk) fault(msg any) {
+	if m, ok := msg.(*settleBudgets); ok { // what was settled before the fault is not held any more
+		m.of = slices.DeleteFunc(m.of, func(s share) bool {
+			b := d.of[s.budget]
+			if b == nil {
+				return true
+			}
+			_, held := b.Held(m.id)
+			return !held
+		})
+		d.settle(m)
+	}
+	turnAway(msg, LocalFault)
+}
 
 func (d *budgetDesk) stop() {}
 

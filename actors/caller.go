@@ -279,6 +279,9 @@ func (d *callerDesk) fault(msg any) {
 		d.limits.Refund(m.want.ID.Request)
 	case *leaveCaller:
 		d.leave(m.id, m.key)
+		d.settle(m) // of what has ended it does nothing
+	case *wakeCaller: // else nobody would be woken any more
+		d.alarm.rang()
 	}
 	turnAway(msg, LocalFault)
 }

@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/penstock/penstock/domain/account"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/limit"
+	"github.com/penstock/penstock/domain/money"
 )
 
 // explode makes the actor of an owner panic on its next messages of one type.
@@ -137,6 +141,99 @@ func TestAPanicAtReconfigureKeepsTheOldSettings(t *testing.T) {
 	}
 	h.Reconfigure(one(5, 0))
 	h.take("z", onU)
+}
+
+// Who asks an actor for whatever it may be hears of a panic, instead of waiting for an answer for ever.
+func TestAPanicAtAnyQuestionIsHeard(t *testing.T) {
+	until := testStart.Add(time.Hour)
+	for says, c := range map[string]struct {
+		owner string
+		msg   any
+		ask   func(*house) error
+	}{
+		"a slot is wanted back": {"u", &recallLease{}, func(h *house) error {
+			_, err := h.Free(h.t.Context(), "u", "x", 0, "")
+			return err
+		}},
+		"a breaker is opened":     {"u", &switchBreaker{}, func(h *house) error { return h.Breaker("u", "open") }},
+		"a breaker is restored":   {"u", &restoreBreaker{}, func(h *house) error { return h.Restore(&breaker.Opened{Upstream: "u"}, testStart) }},
+		"an account is blocked":   {"a", &blockAccount{}, func(h *house) error { return h.BlockAccount("a", &until) }},
+		"an account is unblocked": {"a", &unblockAccount{}, func(h *house) error { return h.BlockAccount("a", nil) }},
+		"a block is restored":     {"a", &restoreAccount{}, func(h *house) error { return h.Restore(&account.Blocked{Account: "a"}, testStart) }},
+	} {
+		t.Run(says, func(t *testing.T) {
+			h, left := explosive(t, one(1, 0), c.owner, 1, c.msg)
+			l := h.take("x", onU)
+			heard := make(chan error, 1)
+			go func() { heard <- c.ask(h) }()
+			select {
+			case err := <-heard:
+				if err == nil || left.Load() > 0 {
+					t.Errorf("%v, %d panics did not happen", err, left.Load())
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("nobody answers")
+			}
+			h.Release(l, nil)
+			h.take("y", onU)
+		})
+	}
+}
+
+// Whoever waits later is still told when its time is over.
+func TestAPanicAtAnAlarmLosesNoLaterOne(t *testing.T) {
+	l := one(1, -1)
+	l.Upstreams[0].Queue.Timeout = catalog.Duration(time.Millisecond)
+	h, left := explosive(t, l, "u", 1, &wakeUpstream{})
+	h.take("x", onU)
+	for _, name := range []string{"r1", "r2"} {
+		w := h.wait(name, onU)
+		w.queued()
+		h.passTime(time.Second)
+		w.ends(TimedOut)
+	}
+	c, gone := explosive(t, Layout{}, "key/alone", 1, &wakeCaller{})
+	c.callerTimeout = time.Millisecond
+	c.Reconfigure(family())
+	if _, no := c.Admit("", "alone", req("x"), nil); no != nil {
+		t.Fatal(*no)
+	}
+	for _, name := range []string{"r1", "r2"} {
+		e := c.enter(t, name, "alone").waits()
+		c.passTime(time.Second)
+		e.ends(TimedOut)
+	}
+	if left.Load() > 0 || gone.Load() > 0 {
+		t.Error("no panic happened")
+	}
+}
+
+// What a request has set aside and what it has cost is counted although an actor panics when it ends.
+func TestAPanicAtTheEndOfARequestCountsItsCost(t *testing.T) {
+	budget := &catalog.Limits{Budget: "1"}
+	l := Layout{Keys: []catalog.Key{{ID: "k", Limits: budget, Budget: "strict"}}, Budgets: map[string]limit.Money{platformBudget: {Mode: limit.Strict, Rules: []limit.Rule{{Limit: money.USD}}}}}
+	for owner, msg := range map[string]any{"key/k": &leaveCaller{}, "budgets": &settleBudgets{}} {
+		h, left := explosive(t, l, owner, 1, msg)
+		p, no := h.Admit("", "k", req("r"), nil)
+		if no != nil {
+			t.Fatal(*no)
+		}
+		_, refused := h.reserve(p, money.USD/2)
+		if shared := h.reserveShares("r", []share{{platformBudget, money.USD / 2}}); !refused.OK() || !shared.OK() {
+			t.Fatal(refused, shared)
+		}
+		h.settleShares("r", []share{{platformBudget, money.USD / 4}}, h.now(), true)
+		h.settled(p, money.USD/4, 5)
+		if v := h.viewed(t, "k").Keys[0].Sums[0]; v.Reserved != 0 || v.Spent != money.USD/4 {
+			t.Errorf("%s: the key: %+v", owner, v)
+		}
+		if v := h.shared(t, platformBudget).Sums[0]; v.Reserved != 0 || v.Spent != money.USD/4 {
+			t.Errorf("%s: the platform: %+v", owner, v)
+		}
+		if left.Load() > 0 {
+			t.Errorf("%s: no panic happened", owner)
+		}
+	}
 }
 
 func TestAPanicOfACallerIsHeardAndLosesNoSlot(t *testing.T) {

@@ -269,6 +269,8 @@ func (u *upstreamDesk) fault(msg any) {
 		if h := u.gate.Holder(m.id); h != nil && m.free {
 			u.release(h, u.sys.now())
 		}
+	case *wakeUpstream: // else nobody would be woken any more
+		u.alarm.rang()
 	}
 	turnAway(msg, LocalFault)
 }
