@@ -64,7 +64,7 @@ func splitURL(base string) (scheme, host, root string) {
 // the same does not double it, and a path prefix stands in its place.
 func (l *life) target(root string, prefix *string) string {
 	path := l.c.Endpoint.Path
-	if m := l.cand.UpstreamModel; m != "" && l.c.Endpoint.Model != "" {
+	if m := l.pathModel(); m != "" {
 		path = withModel(path, m)
 	}
 	version := "/v1"
@@ -82,6 +82,18 @@ func (l *life) target(root string, prefix *string) string {
 		path += "?" + l.c.Query
 	}
 	return path
+}
+
+// pathModel is the model to put into a path that names one: the upstream's name for it, or that of the body, which is the one
+// that was allowed and is billed. "": the path stays as it came.
+func (l *life) pathModel() string {
+	switch named := l.c.Endpoint.Model; {
+	case named == "":
+		return ""
+	case l.cand.UpstreamModel == "" && l.c.Ask.Model != named:
+		return strings.TrimPrefix(l.c.Ask.Model, "models/") // which Google's libraries put before it
+	}
+	return l.cand.UpstreamModel
 }
 
 // withModel puts another model into a path such as /v1beta/models/m:generateContent.
