@@ -51,3 +51,25 @@ func TestWhatIsRecordedOfARequestOutlivesIt(t *testing.T) {
 		require.Equal(t, copies[i], asks[i])
 	}
 }
+
+// A name that an upstream could resolve to another model's path is not that of the model that the key may use.
+func TestModelsInPathsDoNotClimb(t *testing.T) {
+	const gemini = "/v1beta/models/"
+	f := start(t, &scripted{}, nil)
+	for _, c := range []struct {
+		target, body string
+		status       int
+	}{
+		{gemini + "a:generateContent", `{}`, 200},
+		{gemini + "tuned/a..b/.c:generateContent", `{}`, 200},
+		{gemini + "a/../b:generateContent", `{}`, 400},
+		{gemini + "a%2f%2e%2E%2Fb:generateContent", `{}`, 400},
+		{gemini + "..:generateContent", `{}`, 400},
+		{gemini + "a/.:countTokens", `{}`, 400},
+		{gemini + "a:generateContent", `{"model":"a/../b"}`, 400},
+		{"/v1/chat/completions", `{"model":"a/../b"}`, 200},
+	} {
+		r, body := f.ask("POST", c.target, c.body, "Authorization", "Bearer "+secretA)
+		require.Equal(t, c.status, r.StatusCode, c.target+" "+c.body+" "+body)
+	}
+}

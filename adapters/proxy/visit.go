@@ -68,6 +68,17 @@ func (t *texts) route(ctx *fasthttp.RequestCtx) *route {
 	return r
 }
 
+// climbs says that a model in a path leads elsewhere at an upstream that resolves its dots: to one that the key may not use, or
+// that costs more.
+func climbs(model string) bool {
+	for part := range strings.SplitSeq(model, "/") {
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
 // peer is the address at the other end of the connection.
 func (t *texts) peer(ctx *fasthttp.RequestCtx) netip.Addr {
 	if !t.met.IsValid() {
