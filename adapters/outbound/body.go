@@ -54,7 +54,7 @@ func (in *incoming) begin(c *conn, p *pool, gone *actors.Gone) {
 	n := in.head.ContentLength()
 	switch s := in.head.StatusCode(); {
 	case s == 204 || s == 304:
-		in.ended = true
+		in.ended, in.once = true, n > 0 || n == -1 // some send the body all the same, which would be the next answer
 	case n == -1:
 		in.chunked = true
 	case n < 0:

@@ -287,3 +287,26 @@ func TestDecodeReadsWhatAnUpstreamCompressedUnasked(t *testing.T) {
 	_, err := in.Decode(strings.NewReader(""))
 	require.ErrorContains(t, err, `"compress"`)
 }
+
+// Some send a body behind a status that has none: it is not the start of the next answer.
+func TestABodyThatMayNotBeIsNotTheNextAnswer(t *testing.T) {
+	for head, connections := range map[string]int32{
+		"HTTP/1.1 204 No Content\r\n\r\n":                                 1,
+		"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n":            1,
+		"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n":            2,
+		"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n":   2,
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n":          2,
+		"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n": 2,
+	} {
+		u := serve(t, func(p *peer) {
+			for p.request() != nil {
+				p.say(head)
+			}
+		})
+		tr := transport(t)
+		for range 2 {
+			require.Empty(t, whole(t, tr, call(u)), head)
+		}
+		require.Equal(t, connections, u.accepted.Load(), head)
+	}
+}

@@ -220,7 +220,7 @@ func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing, now time.Time
 		c.readWithin(o.Idle, now)
 		c.writeWithin(0, now)
 	}
-	in.once = unsent != nil // it answered, and closed, before it had the whole request
+	in.once = in.once || unsent != nil // it answered, and closed, before it had the whole request
 	return in, nil
 }
 
