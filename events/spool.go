@@ -156,6 +156,9 @@ func (s *Spool) openSegment(name string, last bool) error {
 	case torn && !last:
 		return fmt.Errorf("%w at byte %d: no frame can be read there, and later files have some", ErrSpoolCorrupt, g.end)
 	case torn:
+		if err := s.holed(file, g.end, size); err != nil {
+			return err
+		}
 		s.log.Warn("the end of the spool was being written when the process died; it is cut off", "file", name, "at", g.end, "bytes", size-g.end)
 	}
 	if size > g.end {
@@ -200,6 +203,17 @@ func (s *Spool) torn(file SpoolFile, from, to int64) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// holed refuses what is no torn end: behind it something was written, which nothing is before all in front of it is on disk.
+func (s *Spool) holed(file SpoolFile, from, to int64) error {
+	b := make([]byte, to-from)
+	if n, err := file.ReadAt(b, from); err != nil && err != io.EOF {
+		return err
+	} else if at := firstFrame(b[:n]); at >= 0 {
+		return fmt.Errorf("%w at byte %d: no frame can be read there, and there are more from byte %d on", ErrSpoolCorrupt, from, from+int64(at))
+	}
+	return nil
 }
 
 func zero(b []byte) bool {

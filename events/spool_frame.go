@@ -10,12 +10,14 @@ import (
 
 // The form of a segment of the spool: a heading (the text, and 32 bytes that name the store, see originOf), then frames until
 // its end or until a place where none can be read. A frame is the length of its body, the CRC-32C of that length and the body (4 bytes each, little-endian), and the body:
-// one append, with all that is needed to make it again. Places that were never written are zero, and no frame.
+// one append, with all that is needed to make it again. Places that were never written are zero, and no frame. The length of the
+// first frame of each write has frameFirst set: what is in front of it was on disk before it was written.
 const (
 	spoolHeading = "penstock spool1\n"
 	frames0      = len(spoolHeading) + 32 // where the first frame is
 	frameHead    = 8
 	frameMax     = 1 << 30 // bytes of a body; what claims more is no frame
+	frameFirst   = 1 << 31
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -32,7 +34,7 @@ type spooled struct {
 	unnumbered bool // it is one row that the store is to number
 }
 
-// appendFrame writes an encoded append behind b.
+// appendFrame writes an encoded append behind b, the first of a write at its beginning.
 func appendFrame(b []byte, n int64, a *Append) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHead)...)
@@ -61,8 +63,11 @@ func appendFrame(b []byte, n int64, a *Append) []byte {
 		b = appendShort(b, s.Sealed)
 		b = appendShort(b, s.Digest)
 	}
-	head := b[at : at+frameHead]
-	binary.LittleEndian.PutUint32(head, uint32(len(b)-at-frameHead))
+	head, length := b[at:at+frameHead], uint32(len(b)-at-frameHead)
+	if at == 0 {
+		length |= frameFirst
+	}
+	binary.LittleEndian.PutUint32(head, length)
 	binary.LittleEndian.PutUint32(head[4:], frameSum(head[:4], b[at+frameHead:]))
 	return b
 }
@@ -82,7 +87,7 @@ func frameAt(b []byte) (body []byte, more int, err error) {
 	if len(b) < frameHead {
 		return nil, frameHead, nil
 	}
-	length := binary.LittleEndian.Uint32(b)
+	length := binary.LittleEndian.Uint32(b) &^ frameFirst
 	if length == 0 || length > frameMax {
 		return nil, 0, errNoFrame
 	}
@@ -95,6 +100,19 @@ func frameAt(b []byte) (body []byte, more int, err error) {
 		return nil, 0, errNoFrame
 	}
 	return body, 0, nil
+}
+
+// firstFrame is where the first whole frame is that begins a write, -1 when there is none.
+func firstFrame(b []byte) int {
+	for at := 0; at+frameHead < len(b); at++ {
+		if length := binary.LittleEndian.Uint32(b[at:]); length < frameFirst || length&^frameFirst > uint32(len(b)-at-frameHead) {
+			continue
+		}
+		if body, more, err := frameAt(b[at:]); err == nil && more == 0 && body != nil {
+			return at
+		}
+	}
+	return -1
 }
 
 // decodeFrame makes the append again, facts included. The error wraps ErrFact.

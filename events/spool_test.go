@@ -2,8 +2,10 @@ package events_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -272,3 +274,51 @@ func TestADrainThatTheStoreFailsGoesOnWhereItWasWithTheNextTry(t *testing.T) {
 	require.Positive(t, tries)
 	require.Len(t, stored(t, s), 2000)
 }
+
+// Only the last write may be torn: what is behind a place that cannot be read was written when that place was on disk.
+func TestDamageInFrontOfALaterWriteOfTheLastFileIsRefusedAndKept(t *testing.T) {
+	d := newDisk(t)
+	abandoned(t, d, small, one("request/a", 0, note(1)), one("request/b", 0, note(2)), one("request/c", 0, note(3)))
+	require.Len(t, d.files(t), 1)
+	path := filepath.Join(string(d.Folder), d.files(t)[0]+".spool")
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	third := strings.LastIndex(string(whole), "request/c")
+	require.Positive(t, third)
+	for at := 48; at < third-14; at++ { // its head and the beginning of its body are in front of its stream
+		bad := []byte(string(whole))
+		bad[at] ^= 0x40
+		require.NoError(t, os.WriteFile(path, bad, 0o600))
+		_, err := events.OpenSpool(events.SpoolOptions{Folder: d})
+		require.ErrorIs(t, err, events.ErrSpoolCorrupt, "byte %d", at)
+		kept, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, bad, kept)
+	}
+	require.NoError(t, os.WriteFile(path, whole, 0o600))
+	require.Equal(t, int64(3), openSpool(t, d, nil).Len())
+}
+
+// Of a write that was under way a later page may be on disk and an earlier one not: nobody has waited for any of it.
+func TestAWriteOfWhichOnlyTheEndIsOnDiskIsCutOff(t *testing.T) {
+	d := newDisk(t)
+	abandoned(t, d, small, one("request/a", 0, note(1)), one("request/b", 0, note(2)), one("request/c", 0, note(3)))
+	path := filepath.Join(string(d.Folder), d.files(t)[0]+".spool")
+	file, err := os.ReadFile(path)
+	require.NoError(t, err)
+	frame := func(at int) (end int) { return at + 8 + int(binary.LittleEndian.Uint32(file[at:])&^(1<<31)) }
+	second := frame(48)
+	third := frame(second)
+	head := file[third : third+8] // the third frame becomes one of the second's write
+	binary.LittleEndian.PutUint32(head, binary.LittleEndian.Uint32(head)&^(1<<31))
+	table := crc32.MakeTable(crc32.Castagnoli)
+	binary.LittleEndian.PutUint32(head[4:], crc32.Update(crc32.Checksum(head[:4], table), table, file[third+8:frame(third)]))
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	require.Equal(t, int64(3), openSpool(t, d, nil).Len())
+	clear(file[second : second+20])
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	require.Equal(t, int64(1), openSpool(t, d, nil).Len())
+}
+
+// small makes a spool whose files are quickly read.
+func small(o *events.SpoolOptions) { o.SegmentMax = 4 << 10 }
