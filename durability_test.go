@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -220,3 +221,39 @@ func TestDurabilityLevels(t *testing.T) {
 }
 
 var _ = context.Background
+
+// On a full disk operators still see what is there: neither file takes a write, and both can be read.
+func TestOnAFullDiskTheLogIsShownAsItIs(t *testing.T) {
+	disk := faultfs.Register("full-disk-log-test")
+	r := newRig(t, func(c *penstock.Config) { c.StoreVFS = "full-disk-log-test" })
+	r.upstream("a", fixed(), nil)
+	key := r.key("team", nil)
+	r.post("/v1/chat/completions", chatBody("before"), "Authorization", key)
+	if n := len(r.logs("")); n != 1 {
+		t.Fatalf("%d requests are in the log", n)
+	}
+	rows, err := sqlite3.Open(filepath.Join(r.config.DataDir, "read.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if err := rows.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	r.post("/v1/chat/completions", chatBody("stored, and not in the log"), "Authorization", key)
+	disk.Fail(faultfs.Write, 0, sqlite3.FULL)
+	r.post("/v1/chat/completions", chatBody("refused"), "Authorization", key)
+	for _, path := range []string{"/api/v1/requests", "/api/v1/billing", "/api/v1/stats/overview"} {
+		if status, body := r.admin("GET", path, nil); status != 200 {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if n := len(r.logs("")); n != 1 {
+		t.Errorf("%d requests are in the log", n)
+	}
+	disk.Heal()
+	if err := rows.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the rest of the log", func() bool { return len(r.logs("&outcome=completed")) == 2 })
+}

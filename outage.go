@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/spool"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections/billing"
 )
 
 // Values of Config.OnStoreDown.
@@ -55,19 +56,46 @@ const (
 )
 
 // ready returns when the read models have everything that was appended before. During an outage they are asked for what
-// they have, within the context that comes back: there may be nobody to answer.
+// they have, within the context that comes back: there may be nobody to answer, or no room for what they lack.
 func (g *Gateway) ready(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	for !g.journal.Stats().Spooling {
 		err := within(ctx, settleMax, g.settledNow)
 		if err == nil {
 			return ctx, func() {}, nil
 		}
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !g.journal.Stats().Spooling {
+		if ctx.Err() != nil {
 			return nil, nil, err
+		}
+		if g.journal.Fault() != nil {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) && !g.journal.Stats().Spooling {
+			return nil, nil, g.heldUp(err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerMax)
 	return ctx, cancel, nil
+}
+
+// readable is ready for those who read the events, which an outage has taken away: then it is an error at once.
+func (g *Gateway) readable(ctx context.Context) error {
+	if fault := g.journal.Fault(); fault != nil && g.journal.Stats().Spooling {
+		return admin.Unavailable(fault)
+	}
+	_, cancel, err := g.ready(ctx)
+	if err == nil {
+		cancel()
+	}
+	return err
+}
+
+// heldUp says of what has failed while events or rows can not be stored that it is for the time being.
+func (g *Gateway) heldUp(err error) error {
+	well := g.journal.Diverted() == nil && g.runner.Err() == nil
+	if err == nil || well || errors.IsAny(err, admin.ErrUnavailable, billing.ErrQuery, context.Canceled) {
+		return err
+	}
+	return admin.Unavailable(err)
 }
 
 func within(ctx context.Context, most time.Duration, f func(context.Context) error) error {
@@ -104,7 +132,7 @@ func answer[Q, A any](ctx context.Context, b readings, projection string, q Q, r
 	defer cancel()
 	a, err := read(limited, q)
 	if err != nil && limited != ctx && !errors.Is(err, admin.ErrNotFound) {
-		return none, errors.CombineErrors(admin.ErrUnavailable, err)
+		return none, admin.Unavailable(err)
 	}
 	return a, err
 }

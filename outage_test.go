@@ -287,12 +287,15 @@ func TestDuringAnOutageTheAdminAPIAnswersQuickly(t *testing.T) {
 				{"GET", "/api/v1/requests", nil}, {"GET", "/api/v1/billing", nil}, {"GET", "/api/v1/stats/overview", nil},
 				{"POST", "/api/v1/keys", map[string]any{"id": "other"}},
 				{"POST", "/api/v1/apply", map[string]any{"resources": []any{map[string]any{"kind": "group", "id": "g"}}}},
-				{"POST", "/api/v1/reprice", map[string]any{"apply": true}},
+				{"POST", "/api/v1/reprice", map[string]any{"apply": true}}, {"POST", "/api/v1/replay", map[string]any{"verify": true}},
+				{"POST", "/api/v1/books/close", map[string]any{"until": "2026-01-01"}},
 			} {
 				begun := time.Now()
 				status, body := r.admin(c.method, c.path, c.body)
 				require.Equal(t, 503, status, "%s %s: %s", c.method, c.path, body)
 				require.Less(t, time.Since(begun), 5*time.Second, c.path)
+				require.Contains(t, string(body), "127.0.0.1:", "%s: the reason is told", c.path)
+				require.NotContains(t, string(body), `"location"`, "%s: nothing is wrong with what was sent", c.path)
 			}
 			disturb[1](t)
 			becomes(r, "the spool is stored", isWell)

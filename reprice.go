@@ -77,7 +77,7 @@ func (r repricer) Apply(ctx context.Context, run string, s actors.RepriceScope, 
 // unavailable says of a journal that has ended what the API says of a store that is away.
 func unavailable(err error) error {
 	if errors.Is(err, events.ErrClosed) || errors.Is(err, events.ErrUnavailable) {
-		return errors.CombineErrors(admin.ErrUnavailable, err)
+		return admin.Unavailable(err)
 	}
 	return err
 }

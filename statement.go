@@ -76,9 +76,9 @@ func (t treasury) Book(ctx context.Context, fact any) (actors.Booked, error) {
 	done, err := t.Ledger.Book(ctx, fact)
 	switch {
 	case errors.Is(err, events.ErrConflict):
-		return done, errors.CombineErrors(admin.ErrConflict, err)
+		return done, admin.Conflict(err)
 	case errors.Is(err, events.ErrUnavailable), errors.Is(err, events.ErrClosed):
-		return done, errors.CombineErrors(admin.ErrUnavailable, err)
+		return done, admin.Unavailable(err)
 	}
 	return done, err
 }

@@ -146,14 +146,12 @@ func (b readings) Leaderboard(ctx context.Context, q stats.Query) ([]stats.Rank,
 
 // Replay rebuilds read models, or verifies them; see admin.Replay.
 func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error) {
-	_, cancel, err := g.ready(ctx)
-	if err != nil {
+	if err := g.readable(ctx); err != nil {
 		return nil, err
 	}
-	defer cancel()
 	g.ledger.closer.replays.RLock() // nothing is taken away meanwhile
 	defer g.ledger.closer.replays.RUnlock()
-	return replay(projection, func(p projections.Projection) (projections.Report, error) {
+	reports, err := replay(projection, func(p projections.Projection) (projections.Report, error) {
 		if !verify {
 			return g.runner.Rebuild(ctx, p.Name(), nil)
 		}
@@ -161,16 +159,16 @@ func (g *Gateway) Replay(ctx context.Context, projection string, verify bool) ([
 		defer done()
 		return projections.Verify(ctx, g.store, g.model, p, g.backend.openShadow(p))
 	})
+	return reports, g.heldUp(err)
 }
 
 // Until tells what the books were at a moment; see admin.Past.
 func (g *Gateway) Until(ctx context.Context, projection string, q billing.Query) ([]admin.Standing, error) {
-	_, cancel, err := g.ready(ctx)
-	if err != nil {
+	if err := g.readable(ctx); err != nil {
 		return nil, err
 	}
-	defer cancel()
-	return g.past().Until(ctx, projection, q)
+	list, err := g.past().Until(ctx, projection, q)
+	return list, g.heldUp(err)
 }
 
 // replay does one for each projection that is meant.
@@ -207,14 +205,14 @@ func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admi
 		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, Credential: x.Extras.Credential, Check: check(x.Match)}
 	}
 	if err := c.journal.Diverted(); err != nil && !o.DryRun { // at once, rather than when the store has not answered
-		return admin.Outcome{}, errors.CombineErrors(admin.ErrUnavailable, err)
+		return admin.Outcome{}, admin.Unavailable(err)
 	}
 	applied, err := c.Catalogue.Apply(ctx, wishes, o.DryRun, o.Prune)
 	switch {
 	case errors.Is(err, events.ErrConflict):
-		return admin.Outcome{}, errors.CombineErrors(admin.ErrConflict, err)
+		return admin.Outcome{}, admin.Conflict(err)
 	case errors.Is(err, events.ErrUnavailable), errors.Is(err, events.ErrClosed):
-		return admin.Outcome{}, errors.CombineErrors(admin.ErrUnavailable, err)
+		return admin.Outcome{}, admin.Unavailable(err)
 	case err != nil:
 		return admin.Outcome{}, err
 	}

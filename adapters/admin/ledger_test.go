@@ -29,7 +29,7 @@ func (l *till) Book(_ context.Context, fact any) (actors.Booked, error) {
 		return actors.Booked{}, errors.Wrapf(ledger.ErrUnknownUser, "user %q", user)
 	}
 	if l.away != nil {
-		return actors.Booked{}, errors.CombineErrors(ErrUnavailable, l.away)
+		return actors.Booked{}, Unavailable(l.away)
 	}
 	facts, err := l.state.Purse(user).Decide(fact, time.Unix(100, 0))
 	if err != nil {
@@ -80,7 +80,9 @@ func TestABookingIsMadeOnce(t *testing.T) {
 	require.Equal(t, "15", b.ok(200, b.ask("GET", "/api/v1/users/ann/balance", ""))["credited"])
 	require.Len(t, b.refused(404, b.ask("POST", "/api/v1/users/eve/credits", `{"amount":"5"}`)), 1)
 	b.till.away = events.ErrUnavailable
-	b.refused(503, b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5"}`))
+	away := b.ask("POST", "/api/v1/users/ann/credits", `{"amount":"5"}`)
+	require.Empty(t, b.refused(503, away), "nothing is wrong with what was sent")
+	require.Contains(t, away.Body.String(), events.ErrUnavailable.Error(), "the reason is told")
 	b.refused(503, b.ask("PUT", "/api/v1/users/ann/subscriptions/s", `{"daily":"5"}`))
 }
 

@@ -5,6 +5,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -25,6 +26,12 @@ var (
 	ErrConflict     = errors.New("conflict")                // 409: somebody else wrote at the same time
 	ErrUnavailable  = errors.New("temporarily unavailable") // 503: the store takes no writes, or the gateway stops
 )
+
+// Unavailable is ErrUnavailable with the reason, which operators are told.
+func Unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// Conflict is ErrConflict with the reason.
+func Conflict(reason error) error { return fmt.Errorf("%w: %w", ErrConflict, reason) }
 
 // Match is the condition of a change on what is there now: a version from 1 on, or one of the constants.
 type Match int64

@@ -59,8 +59,8 @@ type place func(catalog.Ref) string
 // at is the one place for everything.
 func at(location string) place { return func(catalog.Ref) string { return location } }
 
-// problem makes an RFC 9457 document of an error, one detail per thing that is wrong, each with its place and field.
-// An error that is not in the table is ours: it is logged, and the answer only says so.
+// problem makes an RFC 9457 document of an error, one detail per thing that is wrong with what was sent, each with its place and
+// field; nothing is when the store is away. An error that is not in the table is ours: it is logged, and the answer only says so.
 func (s *Server) problem(ctx context.Context, where place, err error) error {
 	if err == nil {
 		return nil
@@ -71,8 +71,11 @@ func (s *Server) problem(ctx context.Context, where place, err error) error {
 	}
 	for _, line := range statuses {
 		if errors.Is(err, line.err) {
-			return &huma.ErrorModel{Status: line.status, Title: title(line.status), Detail: err.Error(),
-				Errors: details(where, err, line.err)}
+			p := &huma.ErrorModel{Status: line.status, Title: title(line.status), Detail: err.Error()}
+			if line.status < http.StatusInternalServerError {
+				p.Errors = details(where, err, line.err)
+			}
+			return p
 		}
 	}
 	s.log.LogAttrs(ctx, slog.LevelError, "admin request failed", slog.Any("err", err))
