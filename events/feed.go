@@ -69,7 +69,7 @@ type FeedOptions struct {
 	// Filter leaves out facts before they become messages.
 	Filter FeedFilter
 	// Window is how many messages may be out without an Ack (default 1, Watermill's rule). A Nack re-delivers its
-	// message and all behind it. A store may keep to 1.
+	// message and all behind it.
 	Window int
 	// ResendAfter is the wait before what was refused with a Nack comes again (default 1 s).
 	ResendAfter time.Duration

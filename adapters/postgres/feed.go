@@ -13,8 +13,8 @@ import (
 )
 
 // Feed is the store as a topic (events.Feed). A consumer group is a subscriber of watermill-sql over the table of
-// events, on a connection of its own; it holds a transaction while its messages are handled, 100 of them or 30 s for
-// each at most, and keeps the same group of other processes waiting meanwhile. Readers without a group share the
+// events, on a connection of its own; it holds a transaction while its messages are handled, 100 of them, of which none is
+// handed out later than 30 s nor waited for longer, and keeps the same group of other processes waiting meanwhile. Readers without a group share the
 // connections that read. Both are woken by the notifications of commits (and by the bell, which whoever commits in
 // this process may ring, and which may be nil). log may be nil.
 func (s *Store) Feed(bell *events.Bell, log *slog.Logger) events.Feed {

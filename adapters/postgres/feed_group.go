@@ -69,7 +69,7 @@ func (g *groupSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	w := &wakeful{ended: ctx.Done(), closing: g.closing, log: g.feed.log, group: g.o.Group}
 	rings, deaf := g.feed.bell.Listen()
 	w.rings = rings
-	conn := &feedConn{dialer: g.feed.dialer}
+	conn := &feedConn{dialer: g.feed.dialer, saved: make(chan struct{}, 1)}
 	release := func() {
 		cancel()
 		conn.close()
@@ -78,8 +78,8 @@ func (g *groupSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 		g.feed.giveBack(g.o.Group)
 	}
 	inner, err := wsql.NewSubscriber(conn, wsql.SubscriberConfig{
-		ConsumerGroup: g.o.Group, ResendInterval: g.o.ResendAfter, BackoffManager: w.watching(conn),
-		SchemaAdapter: feedSchema{}, OffsetsAdapter: feedOffsets{g.o.From},
+		ConsumerGroup: g.o.Group, AckDeadline: new(time.Duration), BackoffManager: w.watching(conn), // hand has deadlines
+		SchemaAdapter: feedSchema{}, OffsetsAdapter: feedOffsets{g.o.From, conn},
 	}, quiet(g.feed.log))
 	if err != nil {
 		release()
@@ -92,7 +92,7 @@ func (g *groupSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	}
 	out := make(chan *message.Message)
 	g.running.Go(func() {
-		g.forward(ctx, messages, out)
+		g.forward(ctx, conn, messages, out)
 		limit := time.AfterFunc(feedCloseMax, cancel) // of what a server that hangs may hold up
 		_ = inner.Close()                             // never fails
 		limit.Stop()
@@ -102,26 +102,21 @@ func (g *groupSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	return out, nil
 }
 
-// forward hands on what passes the filter, until the end.
-func (g *groupSubscriber) forward(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message) {
-	for {
+// forward hands on page after page, until the end. It returns when the place of the last one is about to be stored.
+func (g *groupSubscriber) forward(ctx context.Context, conn *feedConn, in <-chan *message.Message, out chan<- *message.Message) {
+	for open := true; open; {
 		select {
-		case m, open := <-in:
-			switch {
-			case !open:
+		case m, more := <-in:
+			if !more {
 				return
-			case m.Metadata.Get(events.MetaPosition) == "":
-				g.feed.log.Error("event can not be handed on and is passed over", "group", g.o.Group, "error", m.UUID)
-				m.Ack()
-				continue
-			case !g.o.Filter.Message(m):
-				m.Ack()
-				continue
 			}
+			var through events.Position
+			through, open = g.hand(ctx, conn.held(), out)
+			conn.reached(through)
+			m.Ack()
 			select {
-			case out <- m:
-			case <-m.Context().Done(): // its time is over; it comes again
-			case <-g.closing:
+			case <-conn.saved:
+			case <-ctx.Done():
 				return
 			}
 		case <-g.closing:
@@ -214,7 +209,37 @@ type feedConn struct {
 
 	mu    sync.Mutex
 	conn  *pgx.Conn
-	fault error // of a query, which watermill takes for an empty answer
+	fault error           // of a query, which watermill takes for an empty answer
+	page  []feedFact      // that is handed on
+	at    events.Position // up to which it is done with
+	saved chan struct{}   // capacity 1: at was asked for
+}
+
+// hold keeps the page that goes to the consumer now.
+func (f *feedConn) hold(page []feedFact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.page = page
+}
+
+func (f *feedConn) held() []feedFact {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.page
+}
+
+func (f *feedConn) reached(at events.Position) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = at
+}
+
+// come is how far the consumer has come, which is stored next.
+func (f *feedConn) come() events.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.saved <- struct{}{}
+	return f.at
 }
 
 func (f *feedConn) open(ctx context.Context) (*pgx.Conn, error) {
@@ -283,7 +308,7 @@ func (f *feedConn) QueryContext(ctx context.Context, query string, args ...any) 
 	return wsql.BeginnerFromPgx(c).QueryContext(ctx, query, args...)
 }
 
-// feedTx notes errors that rows end with.
+// feedTx reads pages.
 type feedTx struct {
 	wsql.Tx
 	conn *feedConn
@@ -292,21 +317,5 @@ type feedTx struct {
 // QueryContext reads rows.
 func (t feedTx) QueryContext(ctx context.Context, query string, args ...any) (wsql.Rows, error) {
 	rows, err := t.Tx.QueryContext(ctx, query, args...)
-	return feedRows{rows, t.conn}, err
-}
-
-type feedRows struct {
-	wsql.Rows
-	conn *feedConn
-}
-
-// Next notes the error at the end.
-func (r feedRows) Next() bool {
-	if r.Rows.Next() {
-		return true
-	}
-	if ended, ok := r.Rows.(wsql.PgxRows); ok && ended.Err() != nil {
-		r.conn.failed(ended.Err())
-	}
-	return false
+	return &feedRows{Rows: rows, conn: t.conn}, err
 }

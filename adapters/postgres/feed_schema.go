@@ -57,27 +57,41 @@ func (feedSchema) SelectQuery(p wsql.SelectQueryParams) (wsql.Query, error) {
 	}, nil
 }
 
-// UnmarshalMessage makes a message of a fact. One that can not be made is an empty message: it is passed over.
+// UnmarshalMessage makes one message of a page, which goes beside it.
 func (feedSchema) UnmarshalMessage(p wsql.UnmarshalMessageParams) (wsql.Row, error) {
+	rows, ok := p.Row.(*feedRows)
+	if !ok {
+		return wsql.Row{}, errors.New("the feed reads on a connection of its own")
+	}
+	rows.conn.hold(rows.page)
+	return wsql.Row{Offset: int64(rows.page[len(rows.page)-1].at), Msg: message.NewMessage("page", nil)}, nil
+}
+
+// readFact makes a message of a fact.
+func readFact(row wsql.Scanner) (feedFact, error) {
 	var position, version int64
 	var at time.Time
 	var stream, types, node, request, key, upstream, object []byte
-	if err := p.Row.Scan(&position, &stream, &version, &types, &at, &node, &request, &key, &upstream, &object); err != nil {
-		return wsql.Row{}, err
+	if err := row.Scan(&position, &stream, &version, &types, &at, &node, &request, &key, &upstream, &object); err != nil {
+		return feedFact{}, err
 	}
 	payload := append(append(append(make([]byte, 0, len(object)+2), '['), object...), ']')
 	list, err := events.Messages(&events.Committed{Position: events.Position(position), Row: events.Row{
 		Stream: plain(stream), Version: version, At: at, Node: plain(node), Types: plain(types),
 		Request: plain(request), Key: plain(key), Upstream: plain(upstream), Payload: payload,
 	}})
-	if err != nil {
-		return wsql.Row{Offset: position, Msg: message.NewMessage(err.Error(), nil)}, nil
+	f := feedFact{at: events.Position(position), fault: err}
+	if err == nil {
+		f.m = list[0]
 	}
-	return wsql.Row{Offset: position, Msg: list[0]}, nil
+	return f, nil
 }
 
 // feedOffsets keeps the checkpoints of groups.
-type feedOffsets struct{ from events.Position }
+type feedOffsets struct {
+	from events.Position
+	conn *feedConn
+}
 
 // SchemaInitializingQueries is empty: the migrations do it.
 func (feedOffsets) SchemaInitializingQueries(wsql.OffsetsSchemaInitializingQueriesParams) ([]wsql.Query, error) {
@@ -102,6 +116,6 @@ func (feedOffsets) ConsumedMessageQuery(wsql.ConsumedMessageQueryParams) (wsql.Q
 }
 
 // AckMessageQuery moves the checkpoint behind the last message that was acknowledged.
-func (feedOffsets) AckMessageQuery(p wsql.AckMessageQueryParams) (wsql.Query, error) {
-	return wsql.Query{Query: saveCheckpoint, Args: []any{text(p.ConsumerGroup), p.LastRow.Offset}}, nil
+func (o feedOffsets) AckMessageQuery(p wsql.AckMessageQueryParams) (wsql.Query, error) {
+	return wsql.Query{Query: saveCheckpoint, Args: []any{text(p.ConsumerGroup), int64(o.conn.come())}}, nil
 }

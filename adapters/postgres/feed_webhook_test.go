@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,4 +63,28 @@ func TestWebhooksReadThePostgreSQLFeed(t *testing.T) {
 	for i, p := range got {
 		require.EqualValues(t, i+1, p)
 	}
+}
+
+// A receiver gets what has piled up in a few deliveries: one for each fact would let it fall behind for good.
+func TestWhatHasPiledUpOnPostgreSQLGoesToAWebhookInFewDeliveries(t *testing.T) {
+	s := openStore(t, pgtest.Shared(t).NewDatabase(t), postgres.StoreOptions{})
+	const facts = 1000
+	for range facts {
+		put(t, s, one(row(t, "upstream/a", events.AnyVersion))...)
+	}
+	var calls, lines atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		for scan := bufio.NewScanner(r.Body); scan.Scan(); {
+			lines.Add(1)
+		}
+	}))
+	defer receiver.Close()
+	m := webhook.New(webhook.Options{Feed: s.Feed(nil, nil), Logger: slog.New(slog.DiscardHandler),
+		Secret: func(string) (string, bool) { return "whsec-0123456789abcdef", true }})
+	m.Reconfigure([]*catalog.Webhook{{ID: "w", URL: receiver.URL, Events: []string{"request.*"}, Active: true}}, 0)
+	require.Eventually(t, func() bool { return lines.Load() == facts }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, m.Close(context.Background()))
+	require.EqualValues(t, facts, checkpoint(t, s, webhook.Group("w")))
+	require.LessOrEqual(t, calls.Load(), int64(facts/50))
 }

@@ -96,6 +96,23 @@ var delivery = map[string]func(*testing.T, *bench){
 		require.Equal(t, span(1, 6), accepted)
 		b.reaches("g", 6)
 	},
+	"as many are out without an Ack as the window has room for": func(t *testing.T, b *bench) {
+		other := row("upstream/b", 4)
+		b.put(row("upstream/a", 1, 2, 3), other, row("upstream/a", 5, 6))
+		r := b.read(events.FeedOptions{Group: "g", Window: 3, Filter: events.FeedFilter{Stream: "upstream/a"}})
+		first, second, third := r.next(), r.next(), r.next()
+		require.Equal(t, []string{"1", "2", "3"}, []string{first.UUID, second.UUID, third.UUID})
+		require.True(t, r.silent())
+		third.Ack()
+		require.True(t, r.silent(), "the oldest one has no Ack")
+		first.Ack()
+		fifth := r.next()
+		require.Equal(t, "5", fifth.UUID)
+		r.close()
+		require.EqualValues(t, 1, b.checkpoint("g"))
+		require.Error(t, fifth.Context().Err())
+		require.Equal(t, []string{"2", "3", "5", "6"}, b.read(events.FeedOptions{Group: "g", Window: 3, Filter: events.FeedFilter{Stream: "upstream/a"}}).take(4))
+	},
 	"a commit wakes readers at once": func(t *testing.T, b *bench) {
 		r := b.read(events.FeedOptions{Group: "g", From: events.FeedHead})
 		slow := 0
