@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"sync"
 	"time"
@@ -91,12 +92,17 @@ func (g *Gateway) logAlerts(ctx context.Context) {
 	}
 }
 
+// logAlert writes the data as webhooks get it, in a log of text, too.
 func (g *Gateway) logAlert(a webhook.Alert) {
+	data, err := json.Marshal(a.Data)
+	if err != nil {
+		data, _ = json.Marshal(err.Error())
+	}
 	if a.Over {
-		g.log.Info("alert is over", "alert", a.Name, "data", a.Data)
+		g.log.Info("alert is over", "alert", a.Name, "data", json.RawMessage(data))
 		return
 	}
-	g.log.Warn("alert", "alert", a.Name, "data", a.Data)
+	g.log.Warn("alert", "alert", a.Name, "data", json.RawMessage(data))
 }
 
 // watchStore alerts when the store stops taking appends, and when it takes them again.

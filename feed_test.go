@@ -150,7 +150,8 @@ func TestABreakerThatOpensIsToldInTheLogAndToWebhooks(t *testing.T) {
 	}
 	box.has(t, "alert.breaker_opened")
 	require.Equal(t, "a", box.facts[0].Data["upstream"])
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "level=WARN msg=alert alert=alert.breaker_opened") }, 20*time.Second, time.Millisecond)
+	line := `level=WARN msg=alert alert=alert.breaker_opened data="{\"upstream\":\"a\",\"failures\":2,`
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), line) }, 20*time.Second, time.Millisecond)
 	status, body := r.admin("POST", "/api/v1/upstreams/a/breaker", map[string]any{"action": "close"})
 	require.Equal(t, 200, status, string(body))
 	box.has(t, "alert.breaker_opened", "alert.breaker_closed")
