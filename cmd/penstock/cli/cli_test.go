@@ -357,6 +357,15 @@ func TestCommandsFindTheGateway(t *testing.T) {
 	require.Contains(t, d.fails(1, "get", "users"), "no gateway answers at http://127.0.0.1:1")
 	require.Contains(t, d.fails(1, "logs", "--data", filepath.Join(d.folder, "none")), "no data folder")
 
+	// A gateway listens where serve would, but it is not known to be that of the folder that was named: nothing is written to it.
+	d.env["PENSTOCK_ADMIN_LISTEN"], d.env["PENSTOCK_ADMIN_TOKEN"] = strings.TrimPrefix(d.url, "http://"), adminToken
+	d.ok("get", "users")
+	for _, args := range [][]string{{"key", "create", "--id", "k"}, {"get", "users"}, {"apply", "-f", d.file("u.yaml", "kind: user\nid: u\n")}, {"credit", "u", "5"}} {
+		require.Contains(t, d.fails(1, append(args, "--data", d.folder)...), "no gateway of the data folder "+d.folder+" is running", args)
+	}
+	d.env["PENSTOCK_ADMIN_LISTEN"] = "127.0.0.1:1"
+	delete(d.env, "PENSTOCK_ADMIN_TOKEN")
+
 	forget, err := Announce(d.folder, strings.TrimPrefix(d.url, "http://"))
 	require.NoError(t, err)
 	require.Contains(t, d.fails(1, "get", "users"), "refuses the admin token")

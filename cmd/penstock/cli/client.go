@@ -144,10 +144,11 @@ func (e *unreachableError) Error() string {
 	return fmt.Sprintf("no gateway answers at %s: %s", e.base, cause)
 }
 
+// startOne is what to do when no gateway is found.
+const startOne = "start one with penstock serve, or say where it is with --server, PENSTOCK_ADMIN_URL or --data"
+
 // ErrorHint says what to do.
-func (*unreachableError) ErrorHint() string {
-	return "start one with penstock serve, or say where it is with --server, PENSTOCK_ADMIN_URL or --data"
-}
+func (*unreachableError) ErrorHint() string { return startOne }
 
 // Unwrap is the cause.
 func (e *unreachableError) Unwrap() error { return e.err }

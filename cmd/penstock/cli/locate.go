@@ -92,7 +92,10 @@ func (p *Program) address(cmd *cobra.Command, s Settings) (string, origin) {
 
 // server connects a command that needs a running gateway.
 func (p *Program) server(cmd *cobra.Command) (*client, error) {
-	c, _, _, err := p.connect(cmd)
+	c, from, s, err := p.connect(cmd)
+	if err == nil && elsewhere(cmd, from) {
+		err = errors.WithHint(errors.Newf("no gateway of the data folder %s is running", s.Data), startOne)
+	}
 	return c, err
 }
 
@@ -121,10 +124,15 @@ func (p *Program) source(cmd *cobra.Command) (source, func(), error) {
 	return stopped{data}, func() { _ = data.Close() }, nil
 }
 
-// running is the health of the gateway that the command means. A folder that was named, and whose gateway has not
-// announced itself, has none that runs: what listens on the usual port would be another one.
+// elsewhere says that there is no gateway which the command means: a folder that was named, and whose gateway has not
+// announced itself, has none that runs. What listens on the usual port would be another one.
+func elsewhere(cmd *cobra.Command, from origin) bool {
+	return from == assumed && cmd.Flags().Changed("data")
+}
+
+// running is the health of the gateway that the command means.
 func (c *client) running(cmd *cobra.Command, from origin) (*admin.HealthReport, error) {
-	if from == assumed && cmd.Flags().Changed("data") {
+	if elsewhere(cmd, from) {
 		return nil, &unreachableError{c.base, errors.New("it is that of another data folder")}
 	}
 	return c.health(cmd.Context())
