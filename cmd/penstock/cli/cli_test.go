@@ -65,6 +65,10 @@ func TestExitCodesTellWrongUsageFromFailure(t *testing.T) {
 		"an unknown projection":   {1, []string{"replay", "--projection", "z"}, "projection z"},
 		"a file that is missing":  {1, []string{"apply", "-f", "/none/such.yaml"}, "/none/such.yaml"},
 		"apply of nothing":        {2, []string{"apply"}, "apply takes -f FILE"},
+		"flags that exclude":      {2, []string{"account", "block", "a-1", "--for", "5m", "--until", "2026-06-02T00:00:00Z"}, "[for until]"},
+		"a time before all times": {2, []string{"logs", "--since", "9999999d"}, `--since: "9999999d" is not a time`},
+		"a day before all days":   {2, []string{"statement", "ann", "--since", "9999999d"}, `--since: "9999999d" is not a day`},
+		"as of no position":       {2, []string{"bill", "--as-of", "0"}, `--as-of: "0" is neither a position nor a time`},
 	} {
 		require.Contains(t, d.fails(c.code, c.args...), c.want, name)
 	}

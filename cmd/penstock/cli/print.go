@@ -109,6 +109,19 @@ func (p *Program) span(cmd *cobra.Command) (since, until time.Time, err error) {
 	return since, until, nil
 }
 
+// daysMax is how many days ago can be asked for: the year keeps its four digits.
+const daysMax = 365 * 1000
+
+// daysAgo reads a number of days such as 30d.
+func daysAgo(text string) (n int, ok bool) {
+	days, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(days)
+	return n, err == nil && n >= 0 && n <= daysMax
+}
+
 // when reads a time as timeFlags describes it; "" is the zero time.
 func when(text string, now time.Time) (time.Time, error) {
 	if text == "" {
@@ -119,10 +132,8 @@ func when(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
-			return now.AddDate(0, 0, -n), nil
-		}
+	if n, ok := daysAgo(text); ok {
+		return now.AddDate(0, 0, -n), nil
 	}
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil

@@ -190,7 +190,7 @@ func (p *Program) moment(cmd *cobra.Command, name string, q *billing.Query) (err
 	if q.ParseAsOf(text) == nil {
 		return nil
 	}
-	if q.AsOfTime, err = when(text, p.Now()); err != nil {
+	if q.AsOfTime, err = when(text, p.Now()); err != nil || text == "0" { // no position, and not the books of now either
 		return usagef("--%s: %q is neither a position nor a time", name, text)
 	}
 	return nil

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes.
@@ -70,9 +72,15 @@ func (p *Program) root(started *bool) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		// Runs after flags and arguments have been understood: errors before it are wrong usage.
-		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Runs after flags and arguments have been understood: errors before it, and of its own, are wrong usage.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := understood(cmd); err != nil {
+				return err
+			}
+			*started = true
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
@@ -84,6 +92,29 @@ func (p *Program) root(started *bool) *cobra.Command {
 		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand(), p.repriceCommand())
 	root.AddCommand(p.More...)
 	return root
+}
+
+// understood refuses flags that exclude each other, and those that are given and empty, such as that of a variable which a
+// script has not set: a limit left out in silence allows more than was meant, a filter shows more, and a booking without
+// its id is booked twice.
+func understood(cmd *cobra.Command) error {
+	if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it later, when a command counts as begun
+		return err
+	}
+	var empty []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		text := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			text = strings.Join(list.GetSlice(), "")
+		}
+		if text == "" {
+			empty = append(empty, "--"+f.Name+" is empty")
+		}
+	})
+	if len(empty) > 0 {
+		return errors.New(strings.Join(empty, "\n"))
+	}
+	return nil
 }
 
 func (p *Program) serveCommand() *cobra.Command {

@@ -76,10 +76,8 @@ func (p *Program) statement(cmd *cobra.Command, args []string) error {
 // day reads a flag that names a day.
 func (p *Program) day(cmd *cobra.Command, name string) (time.Time, error) {
 	text := flag(cmd, name)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
-			return p.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n), nil
-		}
+	if n, ok := daysAgo(text); ok {
+		return p.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n), nil
 	}
 	day, err := statement.ParseDay(name, text)
 	if err != nil {
