@@ -1,6 +1,9 @@
 package dialect
 
-import "strconv"
+import (
+	"strconv"
+	"unicode/utf8"
+)
 
 // Request is what the gateway needs to know of a request body (A26). Spans are offsets into the scanned body.
 type Request struct {
@@ -26,7 +29,7 @@ type Request struct {
 
 // BodyError says why a request body cannot be taken.
 type BodyError struct {
-	Field  string // dotted path of the field, "" when it is not inside one
+	Field  string // dotted path of the field, at most fieldMax bytes of it; "" when it is not inside one
 	Reason string // for the client
 	Offset int    // in the body, in bytes
 }
@@ -71,7 +74,7 @@ func ScanRequest(body []byte, d Dialect) (Request, error) {
 			name = plain(name)
 		}
 		if !seen.add(name) {
-			return Request{}, &BodyError{Field: string(name), Reason: "the member occurs twice", Offset: key.Start - 1}
+			return Request{}, &BodyError{Field: fieldName(name), Reason: "the member occurs twice", Offset: key.Start - 1}
 		}
 		s.value(name)
 	}
@@ -86,9 +89,23 @@ func ScanRequest(body []byte, d Dialect) (Request, error) {
 // fault makes the error of a scan that stopped inside or behind the member with that key.
 func (s *requestScan) fault(key Span) *BodyError {
 	if s.field == "" && s.depth > 0 && !key.Empty() && s.i >= key.End {
-		s.field = string(plain(key.Of(s.b)))
+		s.field = fieldName(plain(key.Of(s.b)))
 	}
 	return &BodyError{Field: s.field, Reason: s.reason, Offset: s.i}
+}
+
+// fieldMax is how much of a member's name stands in an error: a client chooses names, and may choose long ones.
+const fieldMax = 64
+
+func fieldName(name []byte) string {
+	if len(name) <= fieldMax {
+		return string(name)
+	}
+	n := fieldMax - len("…")
+	for n > 0 && !utf8.RuneStart(name[n]) {
+		n--
+	}
+	return string(name[:n]) + "…"
 }
 
 // value reads the value of one top-level member.

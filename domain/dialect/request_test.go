@@ -69,6 +69,7 @@ func TestSpansCoverTheValues(t *testing.T) {
 
 func TestBadBodiesAreRefusedAndTheFieldIsNamed(t *testing.T) {
 	deep := strings.Repeat("[", depthMax) + strings.Repeat("]", depthMax)
+	long := strings.Repeat("é", 1<<19) // a megabyte
 	for _, c := range []struct {
 		name, body, field, reason string
 		offset                    int
@@ -76,6 +77,8 @@ func TestBadBodiesAreRefusedAndTheFieldIsNamed(t *testing.T) {
 		{"twin", `{"model":"a","model":"b"}`, "model", "the member occurs twice", 13},
 		{"twin in disguise", `{"model":"a","\u006dodel":"b"}`, "model", "the member occurs twice", 13},
 		{"any twin", `{"x":1,"y":2,"x":3}`, "x", "the member occurs twice", 13},
+		{"a twin with a long name", `{"` + long + `":1,"` + long + `":2}`, long[:60] + "…", "the member occurs twice", 1<<20 + 6},
+		{"a fault below a long name", `{"` + long + `":01}`, long[:60] + "…", badNumber, 1<<20 + 4},
 		{"number as model", `{"model":5}`, "model", "must be a string", 9},
 		{"null as model", `{"model": null}`, "model", "must be a string", 10},
 		{"object as model", `{"model":{"a":"b"}}`, "model", "must be a string", 9},
