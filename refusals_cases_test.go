@@ -195,7 +195,7 @@ func (r *refusalRig) bodies() []*refused {
 	}
 	r.by("good", nil)
 	return []*refused{
-		{code: "REQUEST_BODY_INVALID", status: 400, types: invalid, stage: "admission", final: true, says: "seed", ask: ask(func(d *dialectCase) {
+		{code: "REQUEST_BODY_INVALID", reason: "seed", status: 400, types: invalid, stage: "admission", final: true, says: "seed", ask: ask(func(d *dialectCase) {
 			d.body = strings.Replace(d.body, "{", `{"seed":1,"seed":2,`, 1)
 		})},
 		{code: "REQUEST_TOO_LARGE", status: 413, types: tooLarge, stage: "admission", final: true, unlogged: "it was not read far enough to know its key", ask: ask(func(d *dialectCase) {

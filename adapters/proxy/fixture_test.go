@@ -30,6 +30,7 @@ type scripted struct {
 	mu      sync.Mutex
 	begun   int
 	refused []string // codes
+	reasons []string
 }
 
 func (d *scripted) Begin(c *actors.Call) actors.Answer {
@@ -45,7 +46,7 @@ func (d *scripted) Begin(c *actors.Call) actors.Answer {
 func (d *scripted) Refuse(_ *actors.Call, r failure.Refusal) actors.Answer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.refused = append(d.refused, r.Code)
+	d.refused, d.reasons = append(d.refused, r.Code), append(d.reasons, r.Reason)
 	return actors.Answer{Status: r.Status, Headers: jsonType, Body: []byte(`{"refused":"` + r.Code + `","message":"` + strings.ReplaceAll(r.Message, `"`, `'`) + `"}`)}
 }
 

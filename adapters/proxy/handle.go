@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -141,19 +143,31 @@ func (s *Server) authenticate(ctx *fasthttp.RequestCtx, call *actors.Call) (refu
 	return admits(snap, call), true
 }
 
+// modelMax is how long the name of a model may be, in bytes: as long as one in the catalogue. It is part of events, of the
+// request log and of bills.
+const modelMax = 2000
+
+// invalid refuses a body; the reason is what is to be corrected.
+func invalid(reason, message string) *failure.Refusal {
+	r := failure.New(failure.BodyInvalid, reason)
+	r.Message = message
+	return &r
+}
+
 // scan reads the body once.
 func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refusal {
 	call.Body = ctx.Request.Body()
 	if enc := ctx.Request.Header.ContentEncoding(); len(enc) > 0 && !bytes.EqualFold(enc, []byte("identity")) {
-		r := failure.New(failure.BodyInvalid, "content-encoding")
-		r.Message = "content-encoding: a compressed request body is not supported"
-		return &r
+		return invalid("content-encoding", "content-encoding: a compressed request body is not supported")
 	}
 	scan, err := dialect.ScanRequest(call.Body, call.Endpoint.Dialect)
 	if err != nil {
-		r := failure.New(failure.BodyInvalid, "")
-		r.Message = err.Error()
-		return &r
+		var wrong *dialect.BodyError
+		_ = errors.As(err, &wrong)
+		return invalid(cmp.Or(wrong.Field, "body"), err.Error())
+	}
+	if len(scan.Model) > modelMax {
+		return invalid("model", fmt.Sprintf("request body: model: is longer than %d bytes", modelMax))
 	}
 	call.Scan = scan
 	if scan.Model != "" { // the body's model wins over the path's
@@ -242,7 +256,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 		path, _, _ = strings.Cut(path, "?")
 		call.Endpoint, _ = dialect.Route(method, path)
 	}
-	r := failure.New(failure.BodyInvalid, "")
+	r := failure.New(failure.BodyInvalid, "http")
 	var head *fasthttp.ErrSmallBuffer
 	switch {
 	case err == fasthttp.ErrBodyTooLarge:

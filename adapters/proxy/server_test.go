@@ -151,7 +151,7 @@ func TestWhatIsNotServedIs404InTheDialectsShape(t *testing.T) {
 func TestATooLargeBodyIs413InTheDialectsShape(t *testing.T) {
 	const limit = 64 << 10
 	f := start(t, &scripted{}, func(o *Options) { o.BodyMax = limit })
-	r, _ := f.ask("POST", "/v1/messages", `{"model":"`+strings.Repeat("m", limit-12)+`"}`, "x-api-key", secretA)
+	r, _ := f.ask("POST", "/v1/messages", `{"metadata":"`+strings.Repeat("m", limit-15)+`"}`, "x-api-key", secretA)
 	require.Equal(t, 200, r.StatusCode, "exactly the bound")
 	for path, shape := range map[string]func(map[string]any, map[string]any){
 		"/v1/messages": func(b, e map[string]any) {
@@ -221,20 +221,35 @@ func TestARequestThatIsNoHTTPIsAnsweredWithoutQuotingIt(t *testing.T) {
 func TestABodyThatIsNoneIsRefusedByName(t *testing.T) {
 	d := &scripted{}
 	f := start(t, d, nil)
-	for body, headers := range map[string][]string{
-		`{"model":`: nil, `{"model":"a","model":"b"}`: nil, `{"model":"m"}`: {"Content-Encoding", "gzip"}, ``: nil,
+	for body, want := range map[string]struct {
+		reason, says string
+		headers      []string
+	}{
+		`{"model":`:                 {reason: "model", says: "model: "},
+		`{"model":"a","model":"b"}`: {reason: "model", says: "twice"},
+		`{"stream":"yes"}`:          {reason: "stream", says: "true or false"},
+		`{"model":"m"}`:             {reason: "content-encoding", says: "content-encoding", headers: []string{"Content-Encoding", "gzip"}},
+		``:                          {reason: "body", says: "JSON object"},
+		`{"model":"m"} x`:           {reason: "body", says: "request body: "},
+		modelOf(modelMax + 1):       {reason: "model", says: "longer than 2000 bytes"},
+		modelOf(8 << 20):            {reason: "model", says: "longer than 2000 bytes"},
 	} {
-		r, b := f.ask("POST", "/v1/chat/completions", body, append([]string{"Authorization", secretA}, headers...)...)
-		require.Equal(t, 400, r.StatusCode, body)
-		if headers != nil {
-			require.Contains(t, b, "content-encoding")
-		}
+		r, b := f.ask("POST", "/v1/chat/completions", body, append([]string{"Authorization", secretA}, want.headers...)...)
+		require.Equal(t, 400, r.StatusCode, body[:min(40, len(body))])
+		require.Contains(t, b, want.says)
+		require.Less(t, len(b), 1000)
+		require.Equal(t, want.reason, d.reasons[len(d.reasons)-1], "the hint says that the reason names what to correct")
 	}
 	for _, code := range d.refusals() {
 		require.Equal(t, failure.BodyInvalid, code)
 	}
 	require.Zero(t, d.begun)
+	r, _ := f.ask("POST", "/v1/chat/completions", modelOf(modelMax), "Authorization", secretA)
+	require.Equal(t, 200, r.StatusCode)
 }
+
+// modelOf is a body whose model has n bytes.
+func modelOf(n int) string { return `{"model":"` + strings.Repeat("m", n) + `"}` }
 
 // D30, D34.
 func TestHealthNeedsNoKeyAndTellsTheTruth(t *testing.T) {
