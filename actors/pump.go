@@ -137,14 +137,18 @@ func (s *stream) run(w io.Writer) (err error) {
 		switch {
 		case s.meter.Failed():
 			return s.finish(w, nil)
-		case s.meter.Terminal() && s.meter.Complete():
+		case s.meter.Ended():
 			missed := s.quiet
 			s.rest(w)
 			s.quiet = missed // what comes behind the last event is no part of the answer
 			return s.finish(w, io.EOF)
 		}
+		whole, missed := s.meter.Whole(), s.quiet
 		if err := s.take(); err != nil {
 			s.write(w)
+			if whole && s.meter.Whole() {
+				s.quiet, err = missed, io.EOF
+			}
 			return s.finish(w, err)
 		}
 		if !s.meter.Finished() && !s.meter.Terminal() && !s.meter.Failed() && s.overspent() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -83,6 +84,53 @@ func TestGeminiArrays(t *testing.T) {
 			r.reply("a", rep)
 			x := r.run(call)
 			if !strings.HasPrefix(x.body(), c.body) || !strings.HasSuffix(x.body(), "]") {
+				t.Errorf("got %s", x.body())
+			}
+			r.expect(call.ID, "admitted dispatched(1 a1) | "+c.story)
+		})
+	}
+}
+
+// Gemini has no last event: a reason to stop in a chunk says nothing of the stream's end. Some upstreams give one with every chunk
+// (litellm#2195, one-api#1408), some before the first text, and of several candidates one ends before the other; the rest may take
+// its time (pains 1, 56, 60).
+func TestGeminiStreamsEndWithTheirBody(t *testing.T) {
+	const (
+		said  = `data: {"candidates":[{"content":{"parts":[{"text":"hello"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":2}}` + "\n\n"
+		more  = `data: {"candidates":[{"content":{"parts":[{"text":" you"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5}}` + "\n\n"
+		empty = `data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP"}]}` + "\n\n"
+		open  = `data: {"candidates":[{"content":{"parts":[{"text":"hello"}]}}]}` + "\n\n"
+		both  = `data: {"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0},{"content":{"parts":[{"text":"b"}]},"index":1}]}` + "\n\n"
+		first = `data: {"candidates":[{"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":3}}` + "\n\n"
+		last  = `data: {"candidates":[{"content":{"parts":[{"text":"c"}]},"finishReason":"STOP","index":1}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5}}` + "\n\n"
+	)
+	late := func(data string) chunk { // later than what follows a last event is waited for
+		hold := make(chan struct{})
+		return chunk{data: data, do: func() { time.AfterFunc(1200*time.Millisecond, func() { close(hold) }) }, hold: hold}
+	}
+	broken := chunk{err: actors.PhaseBody}
+	for name, c := range map[string]struct {
+		chunks []chunk
+		body   string
+		story  string
+	}{
+		"a reason with every chunk":      {[]chunk{{data: said}, late(more)}, said + more, "settled(completed 200 ok reported)"},
+		"a reason before the text":       {[]chunk{{data: empty}, late(open), {data: more}}, empty + open + more, "settled(completed 200 ok reported)"},
+		"one of two candidates goes on":  {[]chunk{{data: both}, {data: first}, late(last)}, both + first + last, "settled(completed 200 ok reported)"},
+		"broken, reasons with each":      {[]chunk{{data: said}, {data: more}, broken}, said + more, "settled(failed 200 STREAM_ERROR stream_cut reported)"},
+		"broken behind an early reason":  {[]chunk{{data: empty}, {data: open}, broken}, empty + open, "settled(failed 200 STREAM_ERROR stream_cut estimated)"},
+		"closed behind an early reason":  {[]chunk{{data: empty}, {data: open}}, empty + open, "settled(failed 200 STREAM_ERROR stream_cut estimated)"},
+		"broken within one of two":       {[]chunk{{data: both}, {data: first}, broken}, both + first, "settled(failed 200 STREAM_ERROR stream_cut partial)"},
+		"closed within one of two":       {[]chunk{{data: both}, {data: first}}, both + first, "settled(failed 200 STREAM_ERROR stream_cut partial)"},
+		"broken when everything is said": {[]chunk{{data: open}, {data: empty}, broken}, open + empty, "settled(completed 200 ok estimated)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pair()...)
+			call := r.call("/v1beta/models/m:streamGenerateContent?alt=sse", `{"contents":[{"parts":[{"text":"hi"}]}]}`)
+			r.reply("a", replyOf(c.chunks...))
+			x := r.run(call)
+			failed := strings.Contains(c.story, "failed")
+			if !strings.HasPrefix(x.body(), c.body) || !failed && x.body() != c.body || failed && !strings.Contains(x.body(), `"error"`) {
 				t.Errorf("got %s", x.body())
 			}
 			r.expect(call.ID, "admitted dispatched(1 a1) | "+c.story)

@@ -28,7 +28,10 @@ func (m *Meter) readBig() {
 		m.bigUsage(&s, `"usage"`)
 	case Gemini:
 		s.finished = findMember(m.tail, 0, `"finishReason"`) >= 0 || findMember(m.head, 0, `"finishReason"`) >= 0
-		s.terminal = s.finished
+		s.seen = m.candidates.seen | 1
+		if s.said = s.seen; s.finished { // of how many candidates the event was is not known
+			s.ended = s.seen
+		}
 		m.bigUsage(&s, `"usageMetadata"`)
 	default:
 		s.report = report{}

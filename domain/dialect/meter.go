@@ -32,6 +32,7 @@ type Meter struct {
 	content, finished, terminal, failed bool
 	strips                              bool // Strip was used
 	withheld                            bool // the last event was kept from the client
+	candidates                          candidates
 
 	events, output  int64
 	acts            acts
@@ -165,8 +166,18 @@ func (m *Meter) Content() bool { return m.content }
 func (m *Meter) Finished() bool { return m.finished }
 
 // Terminal says that the dialect's last event has come: [DONE], response.completed, .incomplete or .failed,
-// message_stop, or Gemini's finish reason (which further chunks may follow).
+// message_stop, or a finish reason of each of Gemini's candidates. The latter is taken back when one of them goes on.
 func (m *Meter) Terminal() bool { return m.terminal }
+
+// Ended says that nothing of the answer can follow: its last event has come. Gemini's events have no last one, only its array
+// has an end: a stream of events ends with its body.
+func (m *Meter) Ended() bool {
+	return m.terminal && m.Complete() && (m.d != Gemini || m.format == JSONArray)
+}
+
+// Whole says that everything of the answer has come, so that it does not matter how its body ends. That is not so when reasons
+// to stop came with events behind which the answer went on: the next one may be missing.
+func (m *Meter) Whole() bool { return m.terminal && m.Complete() && !m.candidates.loose }
 
 // Complete says that a stream that ends here is complete; if not, the answer was cut (pain 56).
 func (m *Meter) Complete() bool {
@@ -175,7 +186,7 @@ func (m *Meter) Complete() bool {
 		return false
 	case m.format == JSONArray:
 		return m.terminal && m.f.closed
-	case m.d == OpenAIResponses, m.d == AnthropicMessages:
+	case m.d == OpenAIResponses, m.d == AnthropicMessages, m.d == Gemini:
 		return m.terminal
 	}
 	return m.terminal || m.finished
@@ -195,6 +206,9 @@ func (m *Meter) Usage() (pricing.Usage, pricing.Source) {
 	}
 	u, _ := m.report.usage(m.d)
 	m.acts.into(&u)
+	if m.d == Gemini && !m.terminal && m.source == pricing.Reported { // by a candidate that ended before the others, or went on
+		return u, pricing.Partial
+	}
 	return u, m.source
 }
 
@@ -243,6 +257,8 @@ type step struct {
 	report             report
 	source             pricing.Source // of report; empty if the event has none
 	fault              StreamError
+
+	seen, said, ended uint64 // Gemini: its candidates, those with content, and those with a reason to stop, a bit each
 }
 
 // read takes one event in.
@@ -264,6 +280,9 @@ func (m *Meter) apply(s *step) {
 	m.content = m.content || s.content
 	m.finished = m.finished || s.finished
 	m.terminal = m.terminal || s.terminal
+	if m.d == Gemini {
+		m.terminal = m.candidates.take(s) && m.finished
+	}
 	m.output += s.output
 	m.acts.images += s.acts.images
 	m.acts.fileSearches += s.acts.fileSearches

@@ -16,11 +16,25 @@ func (m *Meter) readGemini(data []byte) {
 	if !c.end() {
 		return
 	}
-	s.terminal = s.finished
 	if s.source = pricing.Partial; s.finished || m.finished {
 		s.source = pricing.Reported
 	}
 	m.apply(&s)
+}
+
+// candidates are the answers in a stream of Gemini, a bit each. Each has a reason to stop of its own, which need not be its
+// last word: some upstreams give one with every chunk, or before the first text.
+type candidates struct {
+	seen, ended uint64
+	loose       bool // content came behind a reason to stop
+}
+
+// take takes in what an event says of them, and says whether all have ended.
+func (c *candidates) take(s *step) bool {
+	c.loose = c.loose || s.said&c.ended != 0
+	c.seen |= s.seen
+	c.ended = c.ended&^s.said | s.ended
+	return c.seen&^c.ended == 0
 }
 
 // geminiMember reads one member of a chunk or of a whole answer.
@@ -50,18 +64,31 @@ func (s *step) geminiMember(c *cursor, key []byte) {
 }
 
 func (s *step) candidate(c *cursor) {
+	index, ends, before := int64(0), false, s.content
+	s.content = false
 	for key := range c.members() {
 		switch string(key) {
 		case "content":
 			s.geminiContent(c)
 		case "finishReason":
-			s.geminiFinish(c.raw())
+			ends = s.geminiFinish(c.raw())
 		case "groundingMetadata":
 			s.acts.grounding(c)
+		case "index":
+			index, _ = c.integer()
 		default:
 			c.skip()
 		}
 	}
+	bit := uint64(1) << min(index, 63)
+	s.seen |= bit
+	if s.content {
+		s.said |= bit
+	}
+	if ends {
+		s.ended |= bit
+	}
+	s.content = s.content || before
 }
 
 // grounding counts the searches that an answer rests on.
@@ -80,8 +107,11 @@ func (a *acts) grounding(c *cursor) {
 	}
 }
 
-func (s *step) geminiFinish(reason []byte) {
-	s.finished = s.finished || len(reason) > 0 && string(reason) != "FINISH_REASON_UNSPECIFIED"
+// geminiFinish takes a reason to stop in and says whether it is one.
+func (s *step) geminiFinish(reason []byte) bool {
+	ends := len(reason) > 0 && string(reason) != "FINISH_REASON_UNSPECIFIED"
+	s.finished = s.finished || ends
+	return ends
 }
 
 // promptFeedback reads why a prompt was blocked: such an answer has no candidates and is complete.

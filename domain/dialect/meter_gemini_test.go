@@ -58,6 +58,42 @@ func TestGeminiStreamsAreMetered(t *testing.T) {
 	}
 }
 
+// A reason to stop is one of its candidate, and not its last word when the candidate goes on (litellm#2195, kelivo#1003).
+func TestGeminiReasonsToStopAreOfTheirCandidates(t *testing.T) {
+	const (
+		bare  = `{"candidates":[{"content":{"parts":[]},"finishReason":"STOP"}]}`
+		text  = `{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`
+		each  = `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`
+		both  = `{"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0},{"index":1}]}`
+		one   = `{"candidates":[{"finishReason":"STOP","index":1}],"usageMetadata":{"promptTokenCount":1}}`
+		other = `{"candidates":[{"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":2}}`
+		used  = `{"usageMetadata":{"promptTokenCount":3}}`
+	)
+	for _, c := range []struct {
+		name            string
+		chunks          []string
+		complete, whole bool
+		source          pricing.Source
+	}{
+		{"the last word", []string{text, bare}, true, true, pricing.None},
+		{"usage behind it", []string{text, bare, used}, true, true, pricing.Reported},
+		{"before the text", []string{bare, text}, false, false, pricing.None},
+		{"before the text, and behind it", []string{bare, text, bare, used}, true, false, pricing.Reported},
+		{"with each", []string{each, each}, true, false, pricing.None},
+		{"one of two", []string{both, one}, false, false, pricing.Partial},
+		{"both of two", []string{both, one, other}, true, true, pricing.Reported},
+	} {
+		for format, streams := range geminiForms(c.chunks...) {
+			var m Meter
+			m.Reset(Gemini, format)
+			m.Feed([]byte(streams[0]))
+			if _, source := m.Usage(); m.Complete() != c.complete || m.Whole() != c.whole || source != c.source || m.Ended() != (c.complete && format == JSONArray) {
+				t.Errorf("%s (format %d): complete %v, whole %v, ended %v, usage %s", c.name, format, m.Complete(), m.Whole(), m.Ended(), source)
+			}
+		}
+	}
+}
+
 func TestAnArrayIsCompleteOnlyWithItsBracket(t *testing.T) {
 	const last = `{"candidates":[{"content":{"parts":[{"text":"[{\\"}]},"finishReason":"STOP"}]}`
 	var m Meter
