@@ -1,15 +1,18 @@
 package dialect
 
+import "github.com/penstock/penstock/domain/pricing"
+
 // report is a usage as an upstream wrote it, in its own terms. Every count is in [0, countMax].
 type report struct {
 	input, cached, write, write5m, write1h int64
 	output, reasoning                      int64
 	total, toolPrompt                      int64
-	in, inCached, out                      media // parts of input, cached and output
-	searches                               int64 // that the provider ran
-	has                                    bool  // at least one count was there
-	flatWrite, splitWrite                  bool  // which of Anthropic's two cache write reports were there
-	absurd                                 bool  // a count was negative or beyond all reason
+	in, inCached, out                      media         // parts of input, cached and output
+	searches                               int64         // that the provider ran
+	aside                                  pricing.Usage // Anthropic: of calls beside the message, which its own counts leave out
+	has                                    bool          // at least one count was there
+	flatWrite, splitWrite                  bool          // which of Anthropic's two cache write reports were there
+	absurd                                 bool          // a count was negative or beyond all reason
 }
 
 // media are the tokens that are no text.
@@ -126,32 +129,70 @@ func (r *report) readAnthropic(c *cursor) (tier []byte) {
 	var speed []byte
 	for key := range c.members() {
 		switch string(key) {
-		case "input_tokens":
-			r.set(c, &r.input)
-		case "cache_read_input_tokens":
-			r.set(c, &r.cached)
-		case "cache_creation_input_tokens":
-			r.flatWrite = r.set(c, &r.write) || r.flatWrite
-		case "cache_creation":
-			r.readWrites(c, "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-		case "output_tokens":
-			r.set(c, &r.output)
-		case "output_tokens_details":
-			r.readOutputDetails(c, "thinking_tokens")
-		case "server_tool_use":
-			r.readServerTools(c)
+		case "iterations":
+			r.readIterations(c)
 		case "service_tier":
 			tier = c.raw()
 		case "speed":
 			speed = c.raw()
 		default:
-			c.skip()
+			r.anthropicCount(c, key)
 		}
 	}
 	if string(speed) == "fast" {
 		return speed
 	}
 	return tier
+}
+
+// anthropicCount reads a member of a usage object that counts something.
+func (r *report) anthropicCount(c *cursor, key []byte) {
+	switch string(key) {
+	case "input_tokens":
+		r.set(c, &r.input)
+	case "cache_read_input_tokens":
+		r.set(c, &r.cached)
+	case "cache_creation_input_tokens":
+		r.flatWrite = r.set(c, &r.write) || r.flatWrite
+	case "cache_creation":
+		r.readWrites(c, "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+	case "output_tokens":
+		r.set(c, &r.output)
+	case "output_tokens_details":
+		r.readOutputDetails(c, "thinking_tokens")
+	case "server_tool_use":
+		r.readServerTools(c)
+	default:
+		c.skip()
+	}
+}
+
+// readIterations reads the calls that a message was made of. Its own counts are the sum of those that wrote it: a compaction of
+// the conversation and an advisor's word are billed beside them. An advisor is another, dearer model: at the price of
+// the one that was asked it costs too little, but not nothing.
+func (r *report) readIterations(c *cursor) {
+	if r.aside = (pricing.Usage{}); !c.array() {
+		return
+	}
+	for c.element() {
+		var it report
+		var kind []byte
+		for key := range c.members() {
+			if string(key) == "type" {
+				kind = c.raw()
+			} else {
+				it.anthropicCount(c, key)
+			}
+		}
+		if string(kind) == "compaction" || string(kind) == "advisor_message" {
+			u, clamped := it.anthropic()
+			sum := r.aside.Plus(u)
+			r.absurd = r.absurd || it.absurd || clamped || sum.Total() > countMax
+			if sum.Total() <= countMax {
+				r.aside = sum
+			}
+		}
+	}
 }
 
 // readServerTools reads how often the provider ran its tools for a message. Fetching pages is free.
@@ -239,7 +280,7 @@ func (r *report) laterAnthropic(c *cursor) (tier []byte, ok bool) {
 		r.flatWrite, r.splitWrite = before.flatWrite, before.splitWrite
 	}
 	if r.input+r.cached+r.write+r.write5m+r.write1h == 0 {
-		before.output, before.reasoning, before.searches, before.has = r.output, r.reasoning, r.searches, true
+		before.output, before.reasoning, before.searches, before.aside, before.has = r.output, r.reasoning, r.searches, r.aside, true
 		*r = before
 	}
 	return tier, true

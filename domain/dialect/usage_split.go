@@ -64,7 +64,8 @@ func (r *report) anthropic() (u pricing.Usage, clamped bool) {
 		u.CacheWrite1h = min(r.write1h, r.write)
 		u.CacheWrite5m = r.write - u.CacheWrite1h
 	}
-	return u, r.outputMedia(&u, r.output, r.reasoning) || clamped
+	clamped = r.outputMedia(&u, r.output, r.reasoning) || clamped
+	return u.Plus(r.aside), clamped
 }
 
 // gemini is the split of reports whose candidates exclude the thoughts.
