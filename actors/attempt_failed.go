@@ -52,9 +52,13 @@ func (l *life) seen() *tried {
 func (l *life) refused() *tried {
 	body, _ := readAll(l.in, errorMax, nil) // the status says enough when its body breaks off
 	t := l.seen()
-	t.headers, t.body = l.passing(), l.withoutSecret(body)
+	plain := decoded(l.in, body, decodedErrorMax)
+	if t.headers, t.body = l.passing(), body; l.tellsSecret(plain) { // then the client gets it uncompressed
+		t.body = l.withoutSecret(plain)
+		t.headers = slices.DeleteFunc(t.headers, func(h Header) bool { return h.Name == "Content-Encoding" })
+	}
 	o := failure.Observation{Status: t.status, Header: l.in.Header, HTML: isHTML(t.headers)}
-	l.observe(t, o, decoded(l.in, body, decodedErrorMax))
+	l.observe(t, o, plain)
 	l.closeAnswer()
 	return t
 }
@@ -112,11 +116,16 @@ func (l *life) policy() failure.Policy {
 
 // withoutSecret is what an upstream said without our credential, which some repeat.
 func (l *life) withoutSecret(b []byte) []byte {
-	secret, _ := l.d.Credential(l.lease.Account)
-	if len(secret) < 8 || !bytes.Contains(b, []byte(secret)) {
+	if !l.tellsSecret(b) {
 		return b
 	}
+	secret, _ := l.d.Credential(l.lease.Account)
 	return bytes.ReplaceAll(b, []byte(secret), []byte("***"))
+}
+
+func (l *life) tellsSecret(b []byte) bool {
+	secret, _ := l.d.Credential(l.lease.Account)
+	return len(secret) >= 8 && bytes.Contains(b, []byte(secret))
 }
 
 func isHTML(hs []Header) bool {

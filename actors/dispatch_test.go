@@ -207,6 +207,37 @@ func TestCredentialsNeverComeBack(t *testing.T) {
 	r.laws()
 }
 
+// Neither does it in an error that is compressed although nobody asked for that, nor in one within a stream.
+func TestCredentialsNeverComeBackInOtherForms(t *testing.T) {
+	squeezed := gzipped(`{"error":{"message":"secret-of-a1 is odd"}}`)
+	squeezed.status, squeezed.header = 400, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
+	within := streaming(hello, `data: {"error":{"message":"secret-of-a1 has expired"}}`+"\n\n")
+	for name, rep := range map[string]reply{"compressed": squeezed, "within a stream": within} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pair()...)
+			r.reply("a", rep)
+			call := r.chat()
+			if name != "compressed" {
+				call = r.stream()
+			}
+			x := r.run(call)
+			if x.header("Content-Encoding") != "" || !strings.Contains(x.body(), "*** ") || strings.Contains(x.body(), "secret-of") {
+				t.Errorf("answer %d %v %s", x.Status, x.Headers, x.body())
+			}
+			if s := r.settlement(call.ID); !strings.HasPrefix(s.Evidence, "*** ") {
+				t.Errorf("evidence %q", s.Evidence)
+			}
+		})
+	}
+	r := newRig(t, pair()...) // what does not tell of it passes as it came
+	odd := gzipped(`{"error":{"message":"odd"}}`)
+	odd.status, odd.header = 400, squeezed.header
+	r.reply("a", odd)
+	if x := r.run(r.chat()); x.header("Content-Encoding") != "gzip" || x.body() != odd.body[0].data {
+		t.Errorf("answer %d %v", x.Status, x.Headers)
+	}
+}
+
 // One budget of attempts for all upstreams and accounts of a request (D5, E23, E26).
 func TestAttemptBudget(t *testing.T) {
 	rs := append(pair(), setting("failover.max_attempts", "2"), account("a2", "a"))

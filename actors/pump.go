@@ -101,7 +101,8 @@ func (s *stream) feed(p []byte) {
 		s.ready = s.ready[:len(s.ready)-len(s.meter.Held())]
 	}
 	if s.meter.Failed() {
-		s.ready = s.ready[:from+s.untilFailure(s.ready[from:])]
+		end := from + s.untilFailure(s.ready[from:])
+		s.ready = append(s.ready[:from], s.l.withoutSecret(s.ready[from:end])...)
 	}
 }
 
