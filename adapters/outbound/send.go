@@ -205,7 +205,7 @@ func (t *Transport) exchange(c *conn, p *pool, o *actors.Outgoing, now time.Time
 		if err := in.head.Read(c.br); err != nil {
 			incomings.Put(in)
 			phase := headPhase(c, err)
-			if unsent != nil && phase != actors.PhaseStale {
+			if err = unquoted(err); unsent != nil && phase != actors.PhaseStale {
 				phase, err = actors.PhaseWrite, unsent
 			}
 			return nil, &actors.SendError{Phase: phase, Err: err}
@@ -243,6 +243,32 @@ func headPhase(c *conn, err error) actors.Phase {
 		return actors.PhaseStale
 	}
 	return actors.PhaseFirstByte
+}
+
+// Answers whose head can not be read.
+var (
+	errNoHead   = errors.New("the answer does not begin as one of HTTP/1.1 does")
+	errLongHead = errors.New("the head of the answer is too long")
+)
+
+// unquoted is an error of reading a head without what was read, which the library quotes: who answers with our own words, such
+// as an echo service, would have a credential and a prompt stored with the story of the request.
+func unquoted(err error) error {
+	var ne *net.OpError
+	var small *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &ne):
+		return ne
+	case errors.As(err, &small):
+		return errLongHead
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.Is(err, fasthttp.ErrTimeout):
+		return fasthttp.ErrTimeout
+	}
+	return errNoHead
 }
 
 func isClosed(err error) bool {
