@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +104,11 @@ func (l *life) observe(t *tried, o failure.Observation, body []byte) *tried {
 		t.source = pricing.None
 	}
 	said := []byte(o.ErrorMessage)
-	if len(said) == 0 {
+	switch {
+	case len(said) > 0:
+	case o.InvalidAnswer && !o.HTML && len(body) > 0: // it may be what the model said, which stands in no event
+		said = fmt.Appendf(nil, "an answer that cannot be read: %d bytes of %q", len(body), l.in.Header("Content-Type"))
+	default:
 		said = body[:min(len(body), ruleMax)]
 	}
 	t.evidence = clip(string(l.withoutSecret(said)))
