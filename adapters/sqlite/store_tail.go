@@ -9,7 +9,7 @@ import (
 )
 
 // tailsMax bounds the streams whose versions are kept in memory; when they are more, all are forgotten.
-const tailsMax = 1 << 15
+var tailsMax = 1 << 15
 
 // tail is what is known of a stream. The zero value is that of one that has no rows, but for the end.
 type tail struct {
@@ -27,7 +27,7 @@ const (
 )
 
 // begunMax bounds the requests of which it is remembered that they began, in each of two halves.
-const begunMax = 1 << 16
+var begunMax = 1 << 16
 
 // begun tells requests that are new from those that may have begun, without a look at the file: every request that has a row
 // began in this store and is remembered, or its id is not younger than since. Where a commit has failed, what it would have
@@ -72,13 +72,13 @@ func (s *Store) forget(c *conn, end chain) error {
 // youngestListed is the time in the youngest id that is listed: its rows may be older than it by more than the others'.
 func youngestListed(c *conn) (int64, error) {
 	q, err := c.stmt(`SELECT name FROM listed WHERE name >= 'request/' AND name < 'request/g'
-		AND name GLOB 'request/' || replace('xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx', 'x', '[0-9a-f]') ORDER BY name DESC LIMIT 1`)
+		AND name GLOB 'request/' || replace('xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx', 'x', '[0-9a-f]') ORDER BY name DESC`)
 	if err != nil {
 		return 0, err
 	}
 	var id requestID
-	if q.Step() {
-		id, _ = idOf(q.ColumnRawText(0))
+	for ok := false; !ok && q.Step(); { // GLOB ends at a zero byte: what stands behind it is no id
+		id, ok = idOf(q.ColumnRawText(0))
 	}
 	return id.at, errors.CombineErrors(q.Err(), q.Reset())
 }

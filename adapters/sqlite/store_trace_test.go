@@ -96,3 +96,69 @@ func TestALongCommitIsStoredAsSeveralPages(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Equal, "%+v", report)
 }
+
+// Where a line is drawn between the rows that are found by the time in their request's id and those that are listed, to the microsecond,
+// neither side loses one: for readers, for the version of the next append, and for one that is repeated.
+func TestRowsAtTheLinesBetweenFoundAndListedAreNotLost(t *testing.T) {
+	ctx := context.Background()
+	born := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for off := -time.Microsecond; off <= time.Microsecond; off += time.Microsecond {
+		for what, times := range map[string][2]time.Time{ // of a row of another request in the commit before, and of the row
+			"older than its id":         {born.Add(-time.Hour), born.Add(off - time.Second)},
+			"the commit before younger": {born.Add(off + time.Minute), born},
+			"both":                      {born.Add(off + time.Minute), born.Add(off - time.Second)},
+		} {
+			t.Run(fmt.Sprint(what, " ", off), func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(t.TempDir(), "events.db")
+				s, oracle := openStore(t, path, sqlite.StoreOptions{}), memory.NewStore()
+				put := func(r events.Row) {
+					one, other := one(r), one(r)
+					want, err := oracle.Append(ctx, one, 0)
+					require.NoError(t, err)
+					got, err := s.Append(ctx, other, 0)
+					require.NoError(t, err)
+					require.Equal(t, want[0].First, got[0].First, "%v", got[0].Err)
+					require.Equal(t, one[0].Rows[0].Version, other[0].Rows[0].Version)
+				}
+				for i := range 3 { // the row is in a full block, then in one under way
+					r := row(t, "request/"+idAt(born.Add(-time.Hour), i), 0)
+					r.At = times[0]
+					put(r)
+					mine := row(t, "request/"+idAt(born, i), 0)
+					mine.At = times[1]
+					if i == 0 {
+						for len(mine.Facts) < events.BlockSize { // so what follows is in another block
+							mine.Facts = append(mine.Facts, mine.Facts[0])
+						}
+						require.NoError(t, events.Encode(&mine))
+					}
+					put(mine)
+					s = openStore(t, path, sqlite.StoreOptions{}) // remembers nothing
+					put(mine)
+					mine.Version, mine.At = events.AnyVersion, mine.At.Add(time.Millisecond)
+					put(mine)
+					same(t, oracle, s, []string{mine.Stream})
+				}
+				require.Empty(t, amiss(t, path))
+			})
+		}
+	}
+}
+
+// SQL takes a name for an id that ends where a zero byte stands in it.
+func TestAnIDWithAZeroByteBehindItHidesNoYoungerOne(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "events.db")
+	stream := "request/" + idAt(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 1) // of the future, so its rows are listed
+	for version := range int64(3) {
+		s := openStore(t, path, sqlite.StoreOptions{})
+		for _, name := range []string{stream, stream + "\x00"} {
+			batch := one(row(t, name, events.AnyVersion))
+			_, err := s.Append(ctx, batch, 0)
+			require.NoError(t, err)
+			require.Equal(t, version, batch[0].Rows[0].Version, "%q", name)
+		}
+		require.NoError(t, s.Close())
+	}
+}
