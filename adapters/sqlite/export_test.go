@@ -8,6 +8,19 @@ func SetMovePart(bytes int) (was int) {
 	return was
 }
 
+// Small makes small what the store keeps in memory, in a page and in a snapshot, so that tests reach what lies behind the bounds;
+// restore ends it.
+func Small() (restore func()) {
+	page, rows, scanned, searched, swept, links := pageMax, pageRows, scanPage, searchMax, sweepPages, chainFacts
+	tails, begun, open := tailsMax, begunMax, openMax
+	pageMax, pageRows, scanPage, searchMax, sweepPages, chainFacts = 2000, 7, 9, 30, 3, 50
+	tailsMax, begunMax, openMax = 20, 10, 10
+	return func() {
+		pageMax, pageRows, scanPage, searchMax, sweepPages, chainFacts = page, rows, scanned, searched, swept, links
+		tailsMax, begunMax, openMax = tails, begun, open
+	}
+}
+
 // Runs is how often the store's readers have run a statement.
 func (s *Store) Runs(sql string) (n int) {
 	s.readers.mu.Lock()

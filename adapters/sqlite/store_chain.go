@@ -9,7 +9,7 @@ import (
 )
 
 // chainFacts bounds the facts of the links that are read in one snapshot; one link may be longer.
-const chainFacts = 4096
+var chainFacts = int64(4096)
 
 const (
 	// A page and the link after it, which says where its last rows end.

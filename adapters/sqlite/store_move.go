@@ -240,7 +240,7 @@ func (m *mover) turn(number int64) error {
 type openStreams map[string]bool
 
 // openMax bounds the streams that are known to be open; when they are more, all are forgotten.
-const openMax = 1 << 17
+var openMax = 1 << 17
 
 // follow notes what a row does to its stream, and says whether it may stand behind the end.
 func (o *openStreams) follow(r *events.Row) (late bool) {

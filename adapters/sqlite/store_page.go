@@ -14,7 +14,7 @@ import (
 // form that writing gives.
 
 // pageMax is the size of a body from which on a commit goes on in another page, in bytes: whoever wants one row reads all of its page.
-const pageMax = 64 << 10
+var pageMax = 64 << 10
 
 // page is a page as it is stored. The zero value is none.
 type page struct {

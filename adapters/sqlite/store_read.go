@@ -14,7 +14,7 @@ import (
 // pageRows bounds the rows that are read in one snapshot, but for those of one commit, which are read together. A read holds no
 // snapshot between two pages, so a slow reader never keeps the write-ahead log from shrinking; rows do not change, and the head
 // of its first page bounds what it sees, so that it is as consistent as one snapshot.
-const pageRows = 512
+var pageRows = 512
 
 // Stream reads the rows of one stream with version ≥ from, in order.
 func (s *Store) Stream(ctx context.Context, stream string, from int64, yield func(*events.Committed) bool) error {

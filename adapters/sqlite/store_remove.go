@@ -11,10 +11,10 @@ const (
 	deletePage   = `DELETE FROM pages WHERE first = ?`
 	insertGone   = `INSERT INTO archived (position, n, hash) VALUES (?, ?, ?)`
 	deleteListed = `DELETE FROM listed WHERE name = ? AND position = ?`
-
-	// sweepPages bounds the pages that are looked at while appends wait.
-	sweepPages = 32
 )
+
+// sweepPages bounds the pages that are looked at while appends wait.
+var sweepPages = 32
 
 // sweep is how far a removal has come. It goes from its end to its beginning, so that what is left of a stream always has its
 // beginning, by which it is known.

@@ -11,7 +11,7 @@ import (
 var _ events.Scanner = (*Store)(nil)
 
 // scanPage bounds the rows of a page of Scan, as pageRows those of others.
-const scanPage = 2048
+var scanPage = 2048
 
 // Scan implements events.Scanner. As with After, no snapshot is held between two pages.
 func (s *Store) Scan(ctx context.Context, after events.Position, need func(string) bool, yield func([]events.Stored) bool) error {

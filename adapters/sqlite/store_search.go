@@ -10,11 +10,10 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-const (
-	// What a page of a search looks at in one snapshot at most: rows, and so many for each block.
-	searchMax     = 8192
-	searchedBlock = 8
-)
+// searchMax bounds what a page of a search looks at in one snapshot: rows, and searchedBlock for each block.
+var searchMax = 8192
+
+const searchedBlock = 8
 
 // search is a reading of the rows that match: of a stream or a request by their places, with terms through the index, block by
 // block, and of each the rows that have all terms, else of all rows in the range.
