@@ -14,7 +14,6 @@ import (
 const (
 	idleMax      = 60 * time.Second // providers close idle connections after 60 s or more
 	idlePerHost  = 1024
-	peekAfter    = 200 * time.Millisecond // a connection that rested longer is looked at before it is used again
 	readerSize   = 16 << 10
 	writerSize   = 4 << 10
 	requestReuse = 64 << 10 // larger header buffers are not kept
@@ -33,6 +32,11 @@ type conn struct {
 	reads, writes bound
 
 	writing atomic.Bool // a request is being written
+
+	below  syscall.RawConn  // of raw
+	look   func(fd uintptr) // peek, made once
+	first  [1]byte          // that it saw
+	silent bool             // it saw nothing
 }
 
 // Read arms the idle bound.
@@ -87,21 +91,17 @@ func (c *conn) Close() error {
 	return c.raw.Close()
 }
 
-// alive looks, without waiting, whether the peer has closed the connection or sent something unasked.
+// alive looks, without waiting, whether the peer has closed the connection or sent something unasked, which would be taken for
+// the answer to the next call.
 func (c *conn) alive() bool {
-	c.readWithin(0, time.Time{}) // that of the last answer may have passed
-	rc, err := c.raw.SyscallConn()
-	if err != nil {
-		return false
-	}
-	ok := false
-	err = rc.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, e := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		ok = e == syscall.EAGAIN || e == syscall.EWOULDBLOCK
-		return true
-	})
-	return err == nil && ok
+	c.silent = false
+	return c.below.Control(c.look) == nil && c.silent
+}
+
+// peek looks what stands in the socket.
+func (c *conn) peek(fd uintptr) {
+	_, _, err := syscall.Recvfrom(int(fd), c.first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	c.silent = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
 }
 
 // epoch is when the program began: what passed since then is read from one clock, and takes half as long as the time of day.
@@ -126,8 +126,7 @@ func (p *pool) get(now time.Time) *conn {
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		rested := now.Sub(epoch) - c.since
-		if rested < idleMax && (rested < peekAfter || c.alive()) {
+		if now.Sub(epoch)-c.since < idleMax && (c.raw == nil || c.alive()) {
 			return c
 		}
 		c.Close()
@@ -177,5 +176,9 @@ func (p *pool) close() {
 func newConn(nc net.Conn, raw *net.TCPConn) *conn {
 	c := &conn{Conn: nc, raw: raw}
 	c.br = bufio.NewReaderSize(c, readerSize)
+	c.look = c.peek
+	if raw != nil {
+		c.below, _ = raw.SyscallConn() // never fails for a connection that was made
+	}
 	return c
 }

@@ -106,7 +106,7 @@ func TestAFreshCallLeavesTheIdleConnectionsAlone(t *testing.T) {
 	require.Equal(t, int32(2), u.accepted.Load())
 }
 
-func TestAConnectionThatRestedIsLookedAtBeforeItIsUsed(t *testing.T) {
+func TestAConnectionIsLookedAtBeforeItIsUsedAgain(t *testing.T) {
 	rest := func(tr *Transport, u *upstream, d time.Duration) {
 		p := tr.pool("http", u.host)
 		p.mu.Lock()
@@ -131,6 +131,25 @@ func TestAConnectionThatRestedIsLookedAtBeforeItIsUsed(t *testing.T) {
 		<-closed
 		rest(tr, u, time.Second)
 		require.Equal(t, "ok", whole(t, tr, call(u)), "no stale attempt is needed")
+	})
+	t.Run("with an answer that nobody has asked for", func(t *testing.T) { // which would be that of the next client
+		stray, sent := make(chan struct{}), make(chan struct{})
+		u := serve(t, func(p *peer) {
+			for p.request() != nil {
+				p.say(plainOK)
+				if p.n == 1 {
+					<-stray
+					p.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray")
+					close(sent)
+				}
+			}
+		})
+		tr := transport(t)
+		require.Equal(t, "ok", whole(t, tr, call(u)))
+		close(stray)
+		<-sent
+		require.Equal(t, "ok", whole(t, tr, call(u)))
+		require.Equal(t, int32(2), u.accepted.Load())
 	})
 	echo := func(p *peer) {
 		for p.request() != nil {
