@@ -1,9 +1,13 @@
 package actors_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +83,54 @@ func (c *chance) reply(stream bool) reply {
 	return r
 }
 
+// mark is in what a client says, and in what an upstream answers to it.
+var mark = regexp.MustCompile(`of r[0-9]+\.`)
+
+// own says whether a text has marks of that request only.
+func own(text, id string) bool {
+	for _, m := range mark.FindAllString(text, -1) {
+		if m != "of "+id+"." {
+			return false
+		}
+	}
+	return true
+}
+
+// marked is an answer with the mark of what an upstream was sent, which is all of one request.
+func (r *rig) marked(o *actors.Outgoing, answer reply) reply {
+	m := mark.FindString(string(o.Body))
+	for _, h := range o.Headers {
+		if h.Name == "X-Mark" && h.Value != m {
+			r.t.Errorf("an upstream was sent the body %s with the header %s", o.Body, h.Value)
+		}
+	}
+	header := map[string]string{"Request-Id": m}
+	for k, v := range answer.header {
+		header[k] = v
+	}
+	answer.header = header
+	if answer.header["Content-Encoding"] == "" {
+		body := answer.body
+		answer.body = nil
+		for _, c := range body {
+			c.data = strings.ReplaceAll(c.data, "hello", "hello "+m)
+			answer.body = append(answer.body, c)
+		}
+	}
+	return answer
+}
+
+// connection is what the data plane lends to one request after the other.
+type connection struct {
+	room    actors.Room
+	headers [8]actors.Header
+}
+
+// lend makes a call of one on the connection.
+func (n *connection) lend(c *actors.Call) {
+	c.Room, c.Headers = &n.room, append(n.headers[:0], actors.Header{Name: "X-Mark", Value: mark.FindString(string(c.Body))})
+}
+
 // Whatever upstreams, clients, the store and the operator do at once: every request has one lawful story, its bill is
 // right, slots are never exceeded, and nothing is left behind.
 func TestRandomRequestsKeepTheLaws(t *testing.T) {
@@ -114,7 +166,7 @@ func randomRequests(t *testing.T, seed uint64) {
 	r.Durability = []actors.Durability{actors.AtDispatch, actors.Overlapped, actors.Relaxed}[c.n(3)]
 	r.Random = func() uint64 { return uint64(c.n(1 << 30)) }
 	r.ups.script = func(o *actors.Outgoing) reply {
-		return c.reply(strings.Contains(string(o.Body), `"stream":true`) != c.in(20))
+		return r.marked(o, c.reply(strings.Contains(string(o.Body), `"stream":true`) != c.in(20)))
 	}
 	r.store.mu.Lock()
 	r.store.check = func(string) (chan struct{}, bool) {
@@ -129,9 +181,17 @@ func randomRequests(t *testing.T, seed uint64) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
+			var from connection
 			for call := range calls {
+				from.lend(call)
 				x := &client{}
-				switch c.n(8) {
+				switch c.n(9) {
+				case 8:
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					time.AfterFunc(time.Duration(c.n(3000))*time.Microsecond, func() {
+						defer cancel()
+						_, _ = r.system.Free(ctx, []string{"a", "b", "c"}[c.n(3)], call.ID, 0, "")
+					})
 				case 0:
 					call.Gone.Fire()
 				case 1:
@@ -152,15 +212,19 @@ func randomRequests(t *testing.T, seed uint64) {
 				if r.runAs(x, call); x.Status == 0 {
 					t.Errorf("%s has no answer", call.ID)
 				}
+				if !own(x.body()+fmt.Sprint(x.Headers), call.ID) {
+					t.Errorf("%s got what is another one's: %v %s", call.ID, x.Headers, x.body())
+				}
 				r.until("the store to be back", func() bool { return r.journal.Fault() == nil })
 			}
 		})
 	}
 	for range 120 {
-		call := r.chat()
+		body := chat
 		if c.in(2) {
-			call = r.stream()
+			body = chatStream
 		}
+		call := r.call("/v1/chat/completions", strings.TrimSuffix(body, "}")+fmt.Sprintf(`,"user":"of r%d."}`, r.calls+1))
 		call.Ask.Session = []string{"", "s", "t"}[c.n(3)]
 		calls <- call
 		if c.in(10) {
@@ -175,6 +239,13 @@ func randomRequests(t *testing.T, seed uint64) {
 	r.until("the store to be back", func() bool { return r.journal.Fault() == nil })
 	r.apply(key("k", func(k *catalog.Key) { k.Slots = count(6) }))
 	r.laws()
+	for stream, rows := range r.streams() {
+		for _, row := range rows {
+			if told, _ := json.Marshal(row.Facts); !own(string(told), strings.TrimPrefix(stream, "request/")) {
+				t.Errorf("%s tells of another one: %s", stream, told)
+			}
+		}
+	}
 	if n := len(r.streams()); n < 60 {
 		t.Errorf("only %d of 120 requests have a story", n)
 	}
