@@ -181,10 +181,12 @@ func (c *checker) text(field, s string, required bool) {
 		c.fail(field, "is required")
 	case len(s) > textMax:
 		c.fail(field, "is longer than %s bytes", grouped(textMax))
-	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(s, isControl):
 		c.fail(field, "has control characters")
 	}
 }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // ids copies a list of references; each may stand in it once.
 func (c *checker) ids(field string, list []string) []string {

@@ -118,6 +118,19 @@ func TestAnAccountsCredentialNeverStaysInTheResource_C32(t *testing.T) {
 	}
 }
 
+// A key that was read from a file with the end of its line would end the headers of each request to the upstream.
+func TestAnAccountsCredentialIsOneLine(t *testing.T) {
+	for _, end := range []string{`\n`, `\r\nX-Other: 1`, `\u0000`, `\t`, `\u007f`} {
+		_, _, err := DecodeResource(KindAccount, []byte(`{"id":"a-1","upstream":"a","api_key":"sk-12345678`+end+`"}`))
+		if err == nil || !strings.Contains(err.Error(), "api_key: has control characters") || strings.Contains(err.Error(), "12345678") {
+			t.Errorf("%s: %v", end, err)
+		}
+	}
+	if _, _, err := DecodeResource(KindWebhook, []byte(`{"id":"w","url":"https://x.test","secret":"0123456789abcdef0123456789abcdef\n"}`)); err != nil {
+		t.Errorf("a secret that is sent nowhere: %v", err)
+	}
+}
+
 func TestAnExportAppliedAgainChangesNothing(t *testing.T) {
 	s := NewState()
 	u := upstream("a")

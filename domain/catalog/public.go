@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,9 @@ func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string
 	}
 	if r.Kind() == KindWebhook && len(plain) < webhookSecretMin && plain != "" {
 		return fmt.Sprintf("is shorter than %d bytes", webhookSecretMin)
+	}
+	if r.Kind() == KindAccount && strings.ContainsFunc(plain, isControl) { // it would cut the header that it is sent in
+		return "has control characters, such as the end of a line"
 	}
 	extras.Credential, tree[field] = plain, Mask(plain)
 	return ""
