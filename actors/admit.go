@@ -65,22 +65,32 @@ func (s *System) admitWaiting(m *admit, p Pass, gone func() <-chan struct{}, bea
 	}
 	ticks := s.metronome(beat)
 	defer ticks.stop()
+	over := false
+	defer func() {
+		if !over { // the client went, or who waits has panicked in its pulse
+			s.giveUp(m, p)
+		}
+	}()
 	for !fired(away) {
 		select {
 		case last := <-m.replies:
-			p.Waited = s.now().Sub(start)
+			over, p.Waited = true, s.now().Sub(start)
 			return passed(p, last)
 		case <-ticks.C:
 			ticks.tick()
 		case <-away:
 		}
 	}
+	return Pass{}, &Refusal{Reason: Aborted}
+}
+
+// giveUp ends a wait. A pass that was granted at the same time is given back.
+func (s *System) giveUp(m *admit, p Pass) {
 	if m.claim.cancel() {
 		s.send(p.pid, &leaveCallerQueue{id: m.want.ID, why: gate.Aborted})
 	} else if last := <-m.replies; last.refusal.Reason == "" { // who won the claim says so in the same step
 		s.Leave(p)
 	}
-	return Pass{}, &Refusal{Reason: Aborted}
 }
 
 // named is callerID, which need not be made anew where it is that of the actor, as nearly always.

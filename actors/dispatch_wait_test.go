@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -287,4 +288,32 @@ func TestDrainingAndOverload(t *testing.T) {
 		r.journal.Leave()
 	}
 	r.expect(over.ID, "")
+}
+
+// exploding is a client whose connection fails us when it is to get a sign of life.
+type exploding struct{}
+
+func (exploding) Open([]actors.Header) (io.Writer, error) { panic("scripted: open") }
+
+// A fault of ours in a request that waits takes it out of its queues: else it would be granted a slot that nobody gives back.
+func TestAPanicWhileItWaitsLeavesItsQueues(t *testing.T) {
+	for name, c := range map[string]struct {
+		up    *catalog.Upstream
+		slots int
+		story string
+	}{
+		"for an upstream":  {upstream("a", slots(1), queue(time.Minute)), 5, "admitted queued | settled(rejected 503 LOCAL_FAULT none)"},
+		"for its own slot": {upstream("a"), 1, "rejected(503 LOCAL_FAULT panic)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.up, account("a1", "a"), key("k", func(k *catalog.Key) { k.Slots = count(c.slots) }), setting("keepalive.after", "1s"))
+			h, free := r.holder()
+			call := r.stream()
+			call.At, call.Opener = call.At.Add(-time.Hour), exploding{} // the sign is due at once
+			r.run(call)
+			close(free)
+			<-h.over
+			r.expect(call.ID, c.story) // and nothing is held
+		})
+	}
 }

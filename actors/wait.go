@@ -70,11 +70,23 @@ func (s *System) Wait(w Want, cs []Candidate, gone <-chan struct{}, onQueued fun
 	return s.wait(w, cs, gone, nil, onQueued)
 }
 
-// wait is Wait with a pulse; nil: without.
-func (s *System) wait(w Want, cs []Candidate, gone <-chan struct{}, p pulse, onQueued func(Place)) (Lease, *Refusal) {
+// wait is Wait with a pulse; nil: without. Whoever waits may panic in its pulse or in onQueued: it waits no more then.
+func (s *System) wait(w Want, cs []Candidate, gone <-chan struct{}, p pulse, onQueued func(Place)) (l Lease, no *Refusal) {
 	v := &vigil{sys: s, start: s.now(), no: Refusal{Reason: s.goneReason(UnknownUpstream)}}
 	v.party = &party{want: w, said: make(chan said, answersMax*len(cs))}
+	over := false
+	defer func() {
+		if !over {
+			v.end(Refusal{}, gate.Aborted, false)
+		}
+	}()
 	v.open(cs)
+	l, no = v.run(gone, p, onQueued)
+	over = true
+	return l, no
+}
+
+func (v *vigil) run(gone <-chan struct{}, p pulse, onQueued func(Place)) (Lease, *Refusal) {
 	if !v.gather(gone) {
 		return v.end(Refusal{Reason: Aborted}, gate.Aborted, false)
 	}
