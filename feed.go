@@ -105,29 +105,40 @@ func (g *Gateway) logAlert(a webhook.Alert) {
 	g.log.Warn("alert", "alert", a.Name, "data", json.RawMessage(data))
 }
 
-// watchStore alerts when the store stops taking appends, and when it takes them again.
+// watchStore alerts when the store stops taking appends, when requests are refused because of that, and when all is well again.
 func (g *Gateway) watchStore(ctx context.Context) {
 	tick := time.NewTicker(faultEvery)
 	defer tick.Stop()
-	down := false
+	told := ""
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		fault := g.journal.Fault()
-		if (fault != nil) == down {
+		is, fault := g.storeState()
+		if is == told || is == webhook.Served && told == webhook.Refused { // a spool that is full has room for moments
 			continue
 		}
-		down = fault != nil
+		told = is
 		a := webhook.Alert{Name: webhook.StoreAvailable, Over: true, At: time.Now().UTC(), Data: webhook.StoreState{Node: g.node}}
-		if down {
-			a.Name, a.Over, a.Data = webhook.StoreUnavailable, false, webhook.StoreState{Node: g.node, Error: fault.Error()}
+		if fault != nil {
+			a.Name, a.Over, a.Data = webhook.StoreUnavailable, false, webhook.StoreState{Node: g.node, Requests: is, Error: fault.Error()}
 		}
 		g.logAlert(a)
 		g.out.hooks.Alert(a)
 	}
+}
+
+// storeState is what becomes of new requests while the store is away, and why; "" and nil while it is not.
+func (g *Gateway) storeState() (requests string, fault error) {
+	if fault = g.journal.Refusal(); fault != nil {
+		return webhook.Refused, fault
+	}
+	if fault = g.journal.Fault(); fault != nil {
+		return webhook.Served, fault
+	}
+	return "", nil
 }
 
 // hookState is how webhooks fare, for the admin API.

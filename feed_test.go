@@ -214,6 +214,7 @@ func TestAFullDiskIsToldToWebhooksWhileItLasts(t *testing.T) {
 	r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
 	box.has(t, "alert.store_unavailable")
 	require.Contains(t, box.facts[0].Data["error"], "unavailable")
+	require.Equal(t, "refused", box.facts[0].Data["requests"])
 	disk.Heal()
 	box.has(t, "alert.store_unavailable", "alert.store_available")
 }

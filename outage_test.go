@@ -350,6 +350,27 @@ func TestASpoolIsNotStoredInAnotherStore(t *testing.T) {
 	r.open()
 }
 
+// An outage is served through until the spool is full. From then on clients are refused, which is another alert than the first.
+func TestAFullSpoolIsToldToWebhooks(t *testing.T) {
+	r, server, key := onOwnServer(t, func(c *penstock.Config) { c.SpoolMax = 64 << 10 })
+	box := newMailbox(t)
+	r.apply(hookOf("ops", box.URL, "alert.store_*"))
+	server.Stop(t, pgtest.Immediate)
+	ask := func() int {
+		resp, _ := r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
+		return resp.StatusCode
+	}
+	require.Equal(t, 200, ask())
+	box.has(t, "alert.store_unavailable")
+	require.Equal(t, "served", box.facts[0].Data["requests"])
+	require.Eventually(t, func() bool { return ask() == 503 }, 30*time.Second, time.Millisecond)
+	box.has(t, "alert.store_unavailable", "alert.store_unavailable")
+	require.Equal(t, "refused", box.facts[1].Data["requests"])
+	require.Contains(t, box.facts[1].Data["error"], "spool is full")
+	server.Restart(t)
+	box.has(t, "alert.store_unavailable", "alert.store_unavailable", "alert.store_available")
+}
+
 func TestAnOutageRefusesRequestsWhereTheOperatorWantsIt(t *testing.T) {
 	r, server, key := onOwnServer(t, func(c *penstock.Config) { c.OnStoreDown = "reject" })
 	server.Stop(t, pgtest.Immediate)

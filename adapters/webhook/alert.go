@@ -64,9 +64,16 @@ type OddPrice struct {
 
 // StoreState is the data of the alerts of the store.
 type StoreState struct {
-	Node  string `json:"node"`
-	Error string `json:"error,omitempty"`
+	Node     string `json:"node"`
+	Requests string `json:"requests,omitempty"` // what becomes of new ones: Served, from the spool, or Refused
+	Error    string `json:"error,omitempty"`
 }
+
+// Values of StoreState.Requests.
+const (
+	Served  = "served"
+	Refused = "refused"
+)
 
 // LostDelivery is the data of an alert WebhookGaveUp.
 type LostDelivery struct {
