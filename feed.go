@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/adapters/admin"
+	"github.com/penstock/penstock/adapters/telemetry"
 	"github.com/penstock/penstock/adapters/webhook"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
@@ -95,14 +96,16 @@ func (g *Gateway) logAlerts(ctx context.Context) {
 // logAlert writes the data as webhooks get it, in a log of text, too.
 func (g *Gateway) logAlert(a webhook.Alert) {
 	data, err := json.Marshal(a.Data)
-	if err != nil {
-		data, _ = json.Marshal(err.Error())
+	shown := telemetry.Redact(string(data)) // a log does so with texts only; an upstream may have said a key
+	var is any = json.RawMessage(shown)
+	if err != nil || !json.Valid([]byte(shown)) {
+		is = shown
 	}
 	if a.Over {
-		g.log.Info("alert is over", "alert", a.Name, "data", json.RawMessage(data))
+		g.log.Info("alert is over", "alert", a.Name, "data", is)
 		return
 	}
-	g.log.Warn("alert", "alert", a.Name, "data", json.RawMessage(data))
+	g.log.Warn("alert", "alert", a.Name, "data", is)
 }
 
 // watchStore alerts when the store stops taking appends, when requests are refused because of that, and when all is well again.

@@ -132,19 +132,22 @@ func (c *client) upstreams(ctx context.Context) ([]*catalog.Upstream, error) {
 func (p *Program) stoppedChecks(ctx context.Context, s Settings) ([]finding, []*catalog.Upstream) {
 	_, err := os.Stat(s.Data)
 	if err != nil {
-		return []finding{folderCheck(s.Data), newKeyCheck(s)}, nil
+		return p.newChecks(ctx, s), nil
 	}
 	data, err := p.OpenOffline(ctx, s)
 	if errors.Is(err, fs.ErrNotExist) { // a folder that was prepared and never used
-		return []finding{folderCheck(s.Data), newKeyCheck(s)}, nil
+		return p.newChecks(ctx, s), nil
 	}
 	if err != nil {
-		return []finding{{Check: "store", Detail: err.Error(), Remedy: "the data folder " + s.Data + " must belong to the user who runs the gateway, and no other gateway may use it"}}, nil
+		return []finding{{Check: "store", Detail: err.Error(), Remedy: openRemedy(s)}}, nil
 	}
 	defer func() { _ = data.Close() }()
-	all := []finding{{Check: "store", OK: true, Detail: s.Store + " in " + s.Data + " opens and takes writes"}}
+	all := []finding{{Check: "store", OK: true, Detail: storeName(s.Store) + " in " + s.Data + " opens and takes writes"}}
 	if err := data.Probe(ctx); err != nil {
 		all[0] = finding{Check: "store", Detail: "takes no writes: " + err.Error(), Remedy: "look at free space and permissions of " + s.Data}
+		if s.Store != embeddedStore {
+			all[0].Remedy = "look at the log, the free space and the permissions of the database"
+		}
 	}
 	all = append(all, keyCheck(ctx, data, s))
 	upstreams, err := data.Upstreams(ctx)
@@ -152,6 +155,42 @@ func (p *Program) stoppedChecks(ctx context.Context, s Settings) ([]finding, []*
 		all = append(all, finding{Check: "catalogue", Detail: err.Error(), Remedy: "penstock replay --verify shows what differs"})
 	}
 	return all, upstreams
+}
+
+// embeddedStore is the setting of the store that is in the data folder.
+const embeddedStore = "sqlite"
+
+// newChecks are those of a data folder that holds no data yet: the database may all the same.
+func (p *Program) newChecks(ctx context.Context, s Settings) []finding {
+	all := []finding{folderCheck(s.Data), newKeyCheck(s)}
+	if s.Store == embeddedStore {
+		return all
+	}
+	if _, err := p.Migrate(ctx, s, true); err != nil {
+		return append(all, finding{Check: "database", Detail: err.Error(), Remedy: openRemedy(s)})
+	}
+	return append(all, finding{Check: "database", OK: true, Detail: storeName(s.Store) + " answers"})
+}
+
+// openRemedy says what to look at when a store does not open.
+func openRemedy(s Settings) string {
+	if s.Store == embeddedStore {
+		return "the data folder " + s.Data + " must belong to the user who runs the gateway, and no other gateway may use it"
+	}
+	return "the database must answer under --store or PENSTOCK_STORE, and no other gateway may use it or the data folder " + s.Data
+}
+
+// storeName is the setting of a store without its password.
+func storeName(store string) string {
+	u, err := url.Parse(store)
+	if err != nil || u.Host == "" && u.RawQuery == "" {
+		return telemetry.Redact(store)
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	u.RawQuery = "" // may hold a password, too
+	return u.String()
 }
 
 // folderCheck looks whether a data folder that is not there, or empty, can be used: whether the nearest folder above it that is

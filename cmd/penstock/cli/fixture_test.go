@@ -294,6 +294,8 @@ type desk struct {
 	url    string
 	served *Settings
 	passed time.Duration // since noon
+
+	migrating error // of the migrations
 }
 
 func newDesk(t *testing.T) *desk {
@@ -365,7 +367,7 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 				projections.Tell(ctx, projections.Progress{Projection: "events to pages", From: 100, Position: at, To: 1000})
 				d.passed += 4 * time.Second
 			}
-			return []string{"0001_events", "0002_feed"}, nil
+			return []string{"0001_events", "0002_feed"}, d.migrating
 		},
 	}
 	code = p.Run(context.Background(), args)
