@@ -4,6 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/webhook"
+	"github.com/penstock/penstock/domain/money"
 )
 
 // LogProgress is what Open logs of an event store that has work to do first.
@@ -16,3 +20,8 @@ func (g *Gateway) Drain(on bool) { g.draining.Store(on) }
 
 // StopActors ends everything that admits requests, as a fault of this program might.
 func (g *Gateway) StopActors(ctx context.Context) error { return g.system.Stop(ctx) }
+
+// LowBalances are the alerts about balances as they are seen one after the other.
+func LowBalances() func([]actors.AccountView, money.Amount) []webhook.LowBalance {
+	return new(lowBalances).of
+}

@@ -177,6 +177,7 @@ func (g *Gateway) openPlanes() error {
 		g.reconfigureHooks(s)
 	})
 	g.accounts.Serve(g.journal, g.system, g.catalogue.Snapshot, g.node)
+	g.out.done.Go(func() { g.watchBalances(g.life) })
 	g.transport = outbound.New(g.config.Egress)
 	g.transport.Socket = socket.Direct
 	dispatcher := &actors.Dispatcher{

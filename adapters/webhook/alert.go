@@ -9,12 +9,13 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/money"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
 
 // Names of alerts. They are messages, not facts: each can be made again from the facts that gave rise to it. Those of
-// the store and of webhooks are the exception: the node alone tells them, to whom it can reach then.
+// the store, of balances and of webhooks are the exception: the node alone tells them, to whom it can reach then.
 const (
 	BreakerOpened    = "alert.breaker_opened"
 	BreakerClosed    = "alert.breaker_closed"
@@ -23,12 +24,13 @@ const (
 	UsageClamped     = "alert.usage_clamped"   // an upstream reported more than can be
 	StoreUnavailable = "alert.store_unavailable"
 	StoreAvailable   = "alert.store_available"
+	BalanceLow       = "alert.balance_low"     // of a user, below the setting alerts.balance_low
 	WebhookGaveUp    = "alert.webhook_gave_up" // told to the other webhooks, by the node alone
 )
 
 // AlertNames lists the names of all alerts.
 func AlertNames() []string {
-	return []string{BreakerOpened, BreakerClosed, Unpriced, PriceInherited, UsageClamped, StoreUnavailable, StoreAvailable, WebhookGaveUp}
+	return []string{BreakerOpened, BreakerClosed, Unpriced, PriceInherited, UsageClamped, StoreUnavailable, StoreAvailable, BalanceLow, WebhookGaveUp}
 }
 
 // Alert tells an operator that something needs a look, or no longer does.
@@ -74,6 +76,13 @@ const (
 	Served  = "served"
 	Refused = "refused"
 )
+
+// LowBalance is the data of an alert BalanceLow, in USD.
+type LowBalance struct {
+	User    string       `json:"user"`
+	Balance money.Amount `json:"balance"` // credits and adjustments without what was spent
+	Limit   money.Amount `json:"limit"`   // below which it is told of
+}
 
 // LostDelivery is the data of an alert WebhookGaveUp.
 type LostDelivery struct {

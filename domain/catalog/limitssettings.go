@@ -50,8 +50,8 @@ const (
 )
 
 var limitSettings = [...]setting{
-	{"platform.daily", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformDaily })},
-	{"platform.monthly", "0", usdSetting(func(s *Settings) *money.Amount { return &s.Guards.PlatformMonthly })},
+	{"platform.daily", "0", usdSetting("unlimited", func(s *Settings) *money.Amount { return &s.Guards.PlatformDaily })},
+	{"platform.monthly", "0", usdSetting("unlimited", func(s *Settings) *money.Amount { return &s.Guards.PlatformMonthly })},
 	{"platform.budget", limit.Postpaid.String(), either(limit.Strict.String(), limit.Postpaid.String(),
 		func(s *Settings) *bool { return &s.Guards.PlatformStrict })},
 	{"auth.failures", "20", whole(0, authFailuresMax, " (0 blocks nobody)", func(s *Settings) *int { return &s.Guards.AuthFailures })},
@@ -90,11 +90,11 @@ var limitSettings = [...]setting{
 }
 
 // usdSetting takes 0 for unlimited.
-func usdSetting(field func(*Settings) *money.Amount) func(*Settings, string) (string, error) {
+func usdSetting(zero string, field func(*Settings) *money.Amount) func(*Settings, string) (string, error) {
 	return func(s *Settings, v string) (string, error) {
 		a, err := money.Parse(v)
 		if err != nil || a < 0 || a > usdMax*money.USD {
-			return "", errors.New("must be an amount of USD, at most " + grouped(usdMax) + " (0 is unlimited)")
+			return "", errors.New("must be an amount of USD, at most " + grouped(usdMax) + " (0 is " + zero + ")")
 		}
 		*field(s) = a
 		return a.String(), nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/money"
 )
 
 // Settings are the named values in force. Defaults come from the table below.
@@ -28,6 +29,7 @@ type Settings struct {
 	BooksArchive       string         // folder for the events of closed days, from the data folder on; "": none is written
 	RetentionEvents    int            // days for which events of requests are kept once their day is closed; 0: for ever
 	RetentionLog       int            // days for which lines of the request log are kept, at most as long as events; 0: as long
+	BalanceLow         money.Amount   // USD; operators are told of users whose balance falls below it; 0: of nobody
 	KeepAlive          dialect.KeepAlive
 	Scheduling         Scheduling
 	Guards             Guards
@@ -94,6 +96,7 @@ var settings = [...]setting{
 	}},
 	{"retention.events", "0", days(func(s *Settings) *int { return &s.RetentionEvents })},
 	{"retention.log", "0", days(func(s *Settings) *int { return &s.RetentionLog })},
+	{"alerts.balance_low", "0", usdSetting("of nobody", func(s *Settings) *money.Amount { return &s.BalanceLow })},
 }
 
 // table is every row.
