@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/errors"
 	"github.com/ncruces/go-sqlite3"
@@ -82,6 +83,9 @@ func (f *gatherFile) flush() error {
 	}
 	_, err := f.File.WriteAt(f.buf, f.at)
 	f.buf = f.buf[:0]
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // SQLite would only speak of a disk I/O error
+		err = vfs.SystemError(err, sqlite3.FULL)
+	}
 	return err
 }
 

@@ -3,13 +3,17 @@ package sqlite
 import (
 	"context"
 	"io"
+	"io/fs"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/errors"
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock/penstock/adapters/sqlite/faultfs"
 )
 
 // slab is a file in memory that counts what it is asked to do.
@@ -104,6 +108,26 @@ func TestAWriteThatFailsLaterIsReportedAndForgotten(t *testing.T) {
 	s.fault = nil
 	require.NoError(t, f.Sync(0))
 	require.Empty(t, s.bytes)
+}
+
+// What the operating system says of a full disk is said as such: a disk I/O error sends an operator after a broken one.
+func TestAFullDiskIsCalledFull(t *testing.T) {
+	disk := faultfs.Register("gather-full-test")
+	w, err := openConn(filepath.Join(t.TempDir(), "x.db"), connOptions{VFS: "gather-full-test"})
+	require.NoError(t, err)
+	defer w.close()
+	require.NoError(t, w.Exec(`CREATE TABLE a (n INTEGER PRIMARY KEY, x)`))
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		disk.Fail(faultfs.Write, 0, &fs.PathError{Op: "write", Path: "x.db-wal", Err: errno})
+		err = w.write(func() error { return w.Exec(`INSERT INTO a (x) VALUES (1)`) })
+		require.ErrorIs(t, err, sqlite3.FULL)
+		require.ErrorContains(t, err, "full")
+		disk.Heal()
+	}
+	disk.Fail(faultfs.Write, 0, &fs.PathError{Op: "write", Path: "x.db-wal", Err: syscall.EIO})
+	require.ErrorIs(t, w.write(func() error { return w.Exec(`INSERT INTO a (x) VALUES (1)`) }), sqlite3.IOERR)
+	disk.Heal()
+	require.NoError(t, w.write(func() error { return w.Exec(`INSERT INTO a (x) VALUES (1)`) }))
 }
 
 // Another connection must see a commit as soon as it is made, and what a checkpoint has moved.
