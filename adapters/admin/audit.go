@@ -83,6 +83,9 @@ func (s *Server) auditRoutes(audit Audit, closer Books) {
 			})
 		export := op("auditExport", http.MethodGet, "/api/v1/audit/export", "The chain of events as JSON lines; whole when the last one has a head")
 		huma.Register(s.api, export, func(_ context.Context, in *exportInput) (*huma.StreamResponse, error) {
+			if err := ordered(in.Since, in.Until); err != nil {
+				return nil, err
+			}
 			return &huma.StreamResponse{Body: func(c huma.Context) {
 				c.SetHeader("Content-Type", "application/jsonl")
 				if err := audit.AuditExport(c.Context(), in.Since, in.Until, c.BodyWriter()); err != nil {

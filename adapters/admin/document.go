@@ -14,12 +14,12 @@ import (
 type fields map[string]jsontext.Value
 
 func parseFields(document []byte, location string) (fields, error) {
+	if jsontext.Value(document).Kind() != '{' {
+		return nil, invalid(location, "must be a JSON object")
+	}
 	var f fields
 	if err := json.Unmarshal(document, &f); err != nil {
 		return nil, invalid(location, "is not a JSON object: "+err.Error())
-	}
-	if f == nil {
-		return nil, invalid(location, "must be a JSON object")
 	}
 	return f, nil
 }

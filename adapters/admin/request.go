@@ -130,6 +130,9 @@ func (s *Server) events(ctx context.Context, in *eventInput) (*eventOutput, erro
 	if err := CheckText(in.Text); err != nil {
 		return nil, invalid("query.text", err.Error())
 	}
+	if err := ordered(in.Since, in.Until); err != nil {
+		return nil, err
+	}
 	found, next, err := FindEvents(ctx, s.ports.Events, events.Query{
 		Text: in.Text, Stream: in.Stream, Request: in.Request, Key: in.Key, Upstream: in.Upstream, Type: in.Type,
 		Since: in.Since, Until: in.Until, After: events.Position(in.After), Newest: in.Newest, Limit: limit,
@@ -138,6 +141,14 @@ func (s *Server) events(ctx context.Context, in *eventInput) (*eventOutput, erro
 		return nil, s.problem(ctx, at("query"), err)
 	}
 	return &eventOutput{EventPage{Items: found, Next: next}}, nil
+}
+
+// ordered refuses a span that ends before it begins, as the queries of read models do.
+func ordered(since, until time.Time) error {
+	if !since.IsZero() && !until.IsZero() && !until.After(since) {
+		return invalid("query.until", "is not after since")
+	}
+	return nil
 }
 
 // searchSpan is how many positions one page of a search for a text looks at, at most: no index helps there.

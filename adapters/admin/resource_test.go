@@ -113,6 +113,7 @@ func TestWhatIsWrongIsNamedByField(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": `{"a"`, "a list": `[]`, "null": `null`, "a field twice": `{"name":"a","name":"b"}`} {
 		places := b.refused(http.StatusUnprocessableEntity, b.ask("PUT", "/api/v1/users/u", body))
 		require.True(t, strings.HasPrefix(places[0], "body: "), "%s: %s", name, places)
+		require.NotContains(t, places[0], "Go ", "%s: types of ours are nobody's business", name)
 	}
 }
 

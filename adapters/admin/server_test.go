@@ -266,6 +266,10 @@ func TestRequestsAndTheirStories(t *testing.T) {
 	require.EqualValues(t, 11, first["next"])
 	require.Len(t, b.ok(200, b.ask("GET", "/api/v1/events?limit=1&after=11", ""))["items"], 1)
 	require.Equal(t, []string{"query.type: there is no event of this type"}, b.refused(422, b.ask("GET", "/api/v1/events?type=nope", "")))
+	for _, path := range []string{"events", "requests", "billing", "stats/overview"} {
+		places := b.refused(422, b.ask("GET", "/api/v1/"+path+"?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", ""))
+		require.Equal(t, []string{"query.until: is not after since"}, places, path)
+	}
 }
 
 func TestReportsPassOnWhatWasAsked(t *testing.T) {

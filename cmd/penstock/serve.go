@@ -37,11 +37,11 @@ func serve(ctx context.Context, s cli.Settings) error {
 	}
 	body, err := bodyMax(os.Getenv)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	spool, err := spoolMax(s.SpoolMax)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	egress, err := outbound.EnvironmentEgress()
 	if err != nil {

@@ -133,6 +133,26 @@ func TestBodyLimitIsReadFromTheEnvironment(t *testing.T) {
 	}
 }
 
+// A number that is none is wrong usage like any other setting, and nothing is begun.
+func TestSizesThatAreNoneAreWrongUsage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	serve := func(args ...string) (int, string) {
+		var out strings.Builder
+		p := cli.Program{Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }, Now: time.Now, Serve: serve}
+		return p.Run(context.Background(), append([]string{"serve", "--data", folder, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)), out.String()
+	}
+	for _, text := range []string{"1GB", "-1", "0", "1.5"} {
+		code, said := serve("--spool-max", text)
+		require.Equal(t, 2, code, said)
+		require.Contains(t, said, "spool_max: ")
+	}
+	t.Setenv("ABV_MAX_BODY_SIZE", "100MB")
+	code, said := serve()
+	require.Equal(t, 2, code, said)
+	require.Contains(t, said, "ABV_MAX_BODY_SIZE: ")
+	require.NoDirExists(t, folder)
+}
+
 func TestBootstrapNamesWhatItRegisters(t *testing.T) {
 	b, err := newBootstrap(func(name string) string { return map[string]string{"OPENAI_API_KEY": "sk-of-the-test"}[name] })
 	require.NoError(t, err)

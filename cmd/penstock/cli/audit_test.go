@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -127,6 +128,18 @@ func TestAnExportIsVerifiedWithoutAGateway(t *testing.T) {
 		require.Contains(t, d.fails(exitFailed, "audit", "verify", "--file", d.file("no", "hello\n")), "line 1")
 		d.fails(exitFailed, "audit", "verify", "--file", "missing")
 	})
+}
+
+func TestAnExportOfASpanThatEndsBeforeItBeginsIsRefused(t *testing.T) {
+	d := newDesk(t)
+	require.Contains(t, d.fails(2, "audit", "export", "--since", "1h", "--until", "2h"), "--until: is not after --since")
+	ask, err := http.NewRequest(http.MethodGet, d.url+"/api/v1/audit/export?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", nil)
+	require.NoError(t, err)
+	ask.Header.Set("Authorization", "Bearer "+adminToken)
+	answer, err := http.DefaultClient.Do(ask)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 }
 
 func TestBooksAreClosedUpToADay(t *testing.T) {
