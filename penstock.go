@@ -204,6 +204,9 @@ func (g *Gateway) Addr() string { return g.proxyAddr.String() }
 // AdminAddr is the address of the admin API.
 func (g *Gateway) AdminAddr() string { return g.adminAddr.String() }
 
+// Instance is what /health of the admin API says in the header admin.InstanceHeader: it names this gateway until it ends.
+func (g *Gateway) Instance() string { return g.admin.Instance() }
+
 // AdminToken is the bearer token of the admin API.
 func (g *Gateway) AdminToken() string { return g.adminToken }
 

@@ -55,8 +55,9 @@ type blockInput struct {
 type statusOutput struct{ Body actors.UpstreamStatus }
 
 type healthOutput struct {
-	Status int
-	Body   HealthReport
+	Status   int
+	Instance string `header:"X-Penstock-Instance" doc:"names this gateway until it ends"`
+	Body     HealthReport
 }
 
 func (s *Server) liveRoutes() {
@@ -151,5 +152,5 @@ func (s *Server) health(ctx context.Context, _ *struct{}) (*healthOutput, error)
 	if report.Status == "unavailable" {
 		status = http.StatusServiceUnavailable
 	}
-	return &healthOutput{status, report}, nil
+	return &healthOutput{status, s.instance, report}, nil
 }

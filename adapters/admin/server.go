@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"log/slog"
@@ -43,7 +44,16 @@ type Server struct {
 	http  *http.Server
 	api   huma.API
 	live  liveFeed
+
+	instance string
 }
+
+// InstanceHeader of /health is Instance: who looks for one gateway knows it from another one at the same address, whose token
+// may be the same.
+const InstanceHeader = "X-Penstock-Instance"
+
+// Instance names this server until it ends. It is no secret.
+func (s *Server) Instance() string { return s.instance }
 
 // Limits of a request.
 const (
@@ -58,7 +68,7 @@ func New(c Config) (*Server, error) {
 	if c.Token == "" {
 		return nil, errors.New("admin token is empty")
 	}
-	s := &Server{ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token))}
+	s := &Server{ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

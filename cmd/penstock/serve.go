@@ -66,7 +66,7 @@ func serve(ctx context.Context, s cli.Settings) error {
 	if !loopback(gateway.AdminAddr()) {
 		log.Warn("other machines can reach the admin API, which speaks plain HTTP", "admin", gateway.AdminAddr())
 	}
-	forget, err := cli.Announce(s.Data, gateway.AdminAddr())
+	forget, err := cli.Announce(s.Data, gateway.AdminAddr(), gateway.Instance())
 	if err != nil {
 		log.Warn("commands must be told where the admin API is", "err", err)
 	} else {

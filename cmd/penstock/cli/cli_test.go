@@ -370,7 +370,8 @@ func TestCommandsFindTheGateway(t *testing.T) {
 	d.env["PENSTOCK_ADMIN_LISTEN"] = "127.0.0.1:1"
 	delete(d.env, "PENSTOCK_ADMIN_TOKEN")
 
-	forget, err := Announce(d.folder, strings.TrimPrefix(d.url, "http://"))
+	address := strings.TrimPrefix(d.url, "http://")
+	forget, err := Announce(d.folder, address, d.instance)
 	require.NoError(t, err)
 	require.Contains(t, d.fails(1, "get", "users"), "refuses the admin token")
 	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "admin.token"), []byte(adminToken+"\n"), 0o600))
@@ -379,6 +380,15 @@ func TestCommandsFindTheGateway(t *testing.T) {
 	require.False(t, d.place.closed, "a gateway that runs is asked, its data is left alone")
 	forget()
 	require.NoFileExists(t, filepath.Join(d.folder, "admin.url"))
+
+	// One that was killed has left its announcement, and the gateway of another folder has come to listen there, with the same token.
+	forget, err = Announce(d.folder, address, "KILLED")
+	require.NoError(t, err)
+	require.Contains(t, d.fails(1, "key", "create", "--id", "k"), "no gateway of the data folder "+d.folder+" is running")
+	d.ok("logs")
+	require.True(t, d.place.closed, "the data of the folder is read")
+	d.place.closed = false
+	forget()
 	d.ok("logs")
 	require.True(t, d.place.closed, "without one the data is read")
 	d.ok("get", "users", "--server", d.url)

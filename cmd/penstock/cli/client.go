@@ -19,9 +19,10 @@ import (
 
 // client speaks with the admin API of a running gateway.
 type client struct {
-	base  string // without a slash at its end
-	token secrets.Secret
-	http  *http.Client
+	base     string // without a slash at its end
+	instance string // the gateway that is meant; "": the one that answers
+	token    secrets.Secret
+	http     *http.Client
 }
 
 // Bounds of a call. A replay of a large store takes long, so the whole has no bound; the context has.

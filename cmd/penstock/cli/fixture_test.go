@@ -285,15 +285,16 @@ func (p *place) Upstreams(context.Context) ([]*catalog.Upstream, error) {
 
 // desk is an operator in front of a place.
 type desk struct {
-	t      *testing.T
-	place  *place
-	env    map[string]string
-	folder string
-	stdin  string
-	tty    bool
-	url    string
-	served *Settings
-	passed time.Duration // since noon
+	t        *testing.T
+	place    *place
+	env      map[string]string
+	folder   string
+	stdin    string
+	tty      bool
+	url      string
+	instance string
+	served   *Settings
+	passed   time.Duration // since noon
 
 	migrating error // of the migrations
 }
@@ -307,7 +308,7 @@ func newDesk(t *testing.T) *desk {
 	require.NoError(t, err)
 	web := httptest.NewServer(srv.Handler())
 	t.Cleanup(web.Close)
-	d := &desk{t: t, place: p, folder: t.TempDir(), url: web.URL}
+	d := &desk{t: t, place: p, folder: t.TempDir(), url: web.URL, instance: srv.Instance()}
 	d.env = map[string]string{"PENSTOCK_ADMIN_URL": web.URL, "PENSTOCK_ADMIN_TOKEN": adminToken, "PENSTOCK_DATA": d.folder,
 		"PENSTOCK_CONFIG": d.file("penstock.yaml", "log_level: warn\n")}
 	return d

@@ -17,14 +17,16 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// addressFile in the data folder holds the address of the running gateway's admin API.
+// addressFile in the data folder holds the address of the running gateway's admin API, and below it the instance that
+// answers there.
 const addressFile = "admin.url"
 
 // Announce writes where the admin API of a data folder's gateway is, so that --data is all that commands need to be
-// told. forget removes it again.
-func Announce(folder, adminAddr string) (forget func(), err error) {
+// told. forget removes it again. One that is killed leaves it behind; by the instance another gateway, which has come to
+// listen at that address, is not taken for it.
+func Announce(folder, adminAddr, instance string) (forget func(), err error) {
 	path := filepath.Join(folder, addressFile)
-	if err := os.WriteFile(path, []byte("http://"+dialable(adminAddr)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("http://"+dialable(adminAddr)+"\n"+instance+"\n"), 0o600); err != nil {
 		return nil, errors.Wrap(err, "announce admin address")
 	}
 	return func() { _ = os.Remove(path) }, nil
@@ -62,7 +64,7 @@ func (p *Program) connect(cmd *cobra.Command) (*client, origin, Settings, error)
 	if err != nil {
 		return nil, 0, s, err
 	}
-	base, from := p.address(cmd, s)
+	base, instance, from := p.address(cmd, s)
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
@@ -74,29 +76,39 @@ func (p *Program) connect(cmd *cobra.Command) (*client, origin, Settings, error)
 		}
 	}
 	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext}
-	return &client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Transport: transport}}, from, s, nil
+	return &client{base: strings.TrimRight(base, "/"), instance: instance, token: token, http: &http.Client{Transport: transport}}, from, s, nil
 }
 
-func (p *Program) address(cmd *cobra.Command, s Settings) (string, origin) {
+// address is where the gateway is, and which one it is where that is known.
+func (p *Program) address(cmd *cobra.Command, s Settings) (base, instance string, from origin) {
 	if f := cmd.Flags().Lookup("server"); f != nil && f.Changed {
-		return f.Value.String(), named
+		return f.Value.String(), "", named
 	}
 	if base := p.Getenv("PENSTOCK_ADMIN_URL"); base != "" {
-		return base, named
+		return base, "", named
 	}
 	if b, err := os.ReadFile(filepath.Join(s.Data, addressFile)); err == nil {
-		return strings.TrimSpace(string(b)), announced
+		base, instance, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+		return base, instance, announced
 	}
-	return dialable(s.AdminListen), assumed
+	return dialable(s.AdminListen), "", assumed
 }
 
 // server connects a command that needs a running gateway.
 func (p *Program) server(cmd *cobra.Command) (*client, error) {
 	c, from, s, err := p.connect(cmd)
-	if err == nil && elsewhere(cmd, from) {
-		err = errors.WithHint(errors.Newf("no gateway of the data folder %s is running", s.Data), startOne)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	other := elsewhere(cmd, from)
+	if !other && c.instance != "" {
+		_, err := c.health(cmd.Context())
+		other = errors.Is(err, errOther)
+	}
+	if other {
+		return nil, errors.WithHint(errors.Newf("no gateway of the data folder %s is running", s.Data), startOne)
+	}
+	return c, nil
 }
 
 // source connects a command that reads: to the running gateway, or else to the data that it left.
@@ -124,6 +136,9 @@ func (p *Program) source(cmd *cobra.Command) (source, func(), error) {
 	return stopped{data}, func() { _ = data.Close() }, nil
 }
 
+// errOther is why what answers at an address is not spoken to.
+var errOther = errors.New("what answers there is the gateway of another data folder")
+
 // elsewhere says that there is no gateway which the command means: a folder that was named, and whose gateway has not
 // announced itself, has none that runs. What listens on the usual port would be another one.
 func elsewhere(cmd *cobra.Command, from origin) bool {
@@ -133,7 +148,7 @@ func elsewhere(cmd *cobra.Command, from origin) bool {
 // running is the health of the gateway that the command means.
 func (c *client) running(cmd *cobra.Command, from origin) (*admin.HealthReport, error) {
 	if elsewhere(cmd, from) {
-		return nil, &unreachableError{c.base, errors.New("it is that of another data folder")}
+		return nil, &unreachableError{c.base, errOther}
 	}
 	return c.health(cmd.Context())
 }
@@ -151,5 +166,8 @@ func (c *client) health(ctx context.Context) (*admin.HealthReport, error) {
 		return nil, &unreachableError{c.base, err}
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if c.instance != "" && answer.Header.Get(admin.InstanceHeader) != c.instance {
+		return nil, &unreachableError{c.base, errOther}
+	}
 	return readHealth(answer)
 }
