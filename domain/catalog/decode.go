@@ -19,14 +19,14 @@ type Extras struct {
 }
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
-// d duration, t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
+// d duration, D one above zero (which would be taken for none given), t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
 // for a list, {o} object of objects whose fields stand under "*".
 var fields = map[Kind]string{
 	KindUpstream: `base_url s|path_prefix s|capabilities []s|priority i|weight i|slots i
-		queue o|queue.enabled b|queue.timeout d|queue.max_length i|queue.discipline s|queue.age_every d|queue.fail_fast b
+		queue o|queue.enabled b|queue.timeout D|queue.max_length i|queue.discipline s|queue.age_every D|queue.fail_fast b
 		breaker o|breaker.failures i|breaker.successes i|breaker.open_for d|breaker.probe_every d
-		breaker.open_growth n|breaker.open_max d|breaker.per s
-		timeouts o|timeouts.connect d|timeouts.first_byte d|timeouts.idle d
+		breaker.open_growth n|breaker.open_max D|breaker.per s
+		timeouts o|timeouts.connect D|timeouts.first_byte D|timeouts.idle D
 		model_rules []o|model_rules.type s|model_rules.value s|model_rules.target s
 		upstream_models {}|multipliers o|multipliers.input n|multipliers.output n|on_disconnect s|headers {}|active b
 		affinity_migration o|affinity_migration.enabled b|affinity_migration.metric s|affinity_migration.threshold i|affinity_migration.direction s` + moneyFields,
@@ -215,7 +215,7 @@ func dotted(path, name string) string {
 // expected says what each type is.
 var expected = map[string]string{
 	"s": "must be a string", "i": "must be a whole number", "b": "must be true or false",
-	"d": `must be a duration such as "30s"`, "t": `must be a time such as "2026-01-31T00:00:00Z"`,
+	"d": `must be a duration such as "30s"`, "D": `must be a duration above zero, such as "30s"`, "t": `must be a time such as "2026-01-31T00:00:00Z"`,
 	"n": `must be a decimal such as "2.5"`, "v": "must be a single value", "o": "must be an object", "{}": "must be an object of strings", "{o}": "must be an object of objects",
 }
 
@@ -248,9 +248,9 @@ func (w *walker) scalar(shown, typ, is, text string) {
 	case "i":
 		var n int
 		ok = is == "number" && json.Unmarshal([]byte(text), &n) == nil
-	case "d":
+	case "d", "D":
 		var d Duration
-		ok = is == "string" && d.UnmarshalText([]byte(text)) == nil
+		ok = is == "string" && d.UnmarshalText([]byte(text)) == nil && (d > 0 || typ == "d")
 	case "t":
 		var t time.Time
 		ok = is == "string" && t.UnmarshalText([]byte(text)) == nil
