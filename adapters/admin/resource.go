@@ -155,7 +155,7 @@ func (s *Server) patch(ctx context.Context, k kind, in *writeInput) (*writeOutpu
 	}
 	document, err := patched(k, in.ID, found.Resource, in.Body)
 	if err != nil {
-		return nil, err
+		return nil, s.problem(ctx, at("body"), err)
 	}
 	resource, extras, err := catalog.DecodeResource(k.kind, document)
 	if err != nil {
@@ -172,6 +172,14 @@ func patched(k kind, id string, resource catalog.Resource, patch []byte) ([]byte
 		return nil, err
 	}
 	if err := over.dropKind(k.kind); err != nil {
+		return nil, err
+	}
+	named, err := over.document()
+	if err != nil {
+		return nil, err
+	}
+	// By itself: of a name that is set to null, the merged document shows nothing that could be unknown.
+	if _, _, err := catalog.DecodeResource(k.kind, named); err != nil {
 		return nil, err
 	}
 	now, err := json.Marshal(catalog.Public(resource))

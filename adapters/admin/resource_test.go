@@ -64,6 +64,10 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	b.refused(http.StatusNotFound, b.ask("PATCH", "/api/v1/upstreams/none", `{}`))
 	require.Equal(t, []string{"body.colour: unknown field"},
 		b.refused(http.StatusUnprocessableEntity, b.ask("PATCH", "/api/v1/upstreams/a", `{"colour":"red"}`)))
+	require.Equal(t, []string{"body.breaker.failure: unknown field", "body.slot: unknown field"},
+		b.refused(http.StatusUnprocessableEntity, b.ask("PATCH", "/api/v1/upstreams/a", `{"slot":null,"breaker":{"failure":null}}`)), "a limit that is not there is not taken away")
+	b.ok(http.StatusOK, b.ask("PATCH", "/api/v1/upstreams/a", `{"headers":{"x-a":"1","x-b":"2"}}`))
+	require.Equal(t, map[string]any{"x-b": "2"}, b.ok(http.StatusOK, b.ask("PATCH", "/api/v1/upstreams/a", `{"headers":{"x-a":null}}`))["headers"])
 }
 
 // C28, C31, C32: a credential goes in and never comes out.
