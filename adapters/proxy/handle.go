@@ -23,6 +23,7 @@ import (
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.requests.Add(1)
 	defer s.requests.Add(-1)
+	defer s.recovered(ctx)
 	w := watchedBy(ctx.Conn())
 	alone := w.alone(ctx.Method(), ctx.Request.Header.RequestURI())
 	if w != nil {

@@ -320,3 +320,36 @@ func TestTheListOfModelsHasTheShapeOfWhoeverAsks(t *testing.T) {
 	r, _ = f.ask("GET", "/v1/models", "")
 	require.Equal(t, 401, r.StatusCode)
 }
+
+// A fault of ours at any place costs the request in which it comes up, and no other.
+func TestAPanicEndsOneRequestOnly(t *testing.T) {
+	snap, faulty := snapshot(catalog.Key{ID: "team-a", Hash: sha(secretA)}), atomic.Bool{}
+	f := start(t, &scripted{begin: func(c *actors.Call) actors.Answer {
+		if c.Ask.Model == "panic" {
+			panic("scripted")
+		}
+		return actors.Answer{Status: 200, Headers: jsonType, Body: []byte(`{}`)}
+	}}, func(o *Options) {
+		o.Catalog = func() *catalog.Snapshot {
+			if faulty.Load() {
+				panic("scripted")
+			}
+			return snap
+		}
+	})
+	const path = "/v1/messages"
+	key := []string{"Authorization", "Bearer " + secretA}
+	refused := func(model string) {
+		r, body := f.ask("POST", path, `{"model":"`+model+`"}`, key...)
+		require.Equal(t, 503, r.StatusCode, body)
+		require.True(t, r.Close)
+		require.Contains(t, body, "LOCAL_FAULT")
+		require.Contains(t, body, `"type":"error"`, "in the dialect of the path")
+	}
+	refused("panic")
+	faulty.Store(true)
+	refused("m")
+	faulty.Store(false)
+	r, _ := f.ask("POST", path, `{"model":"m"}`, key...)
+	require.Equal(t, 200, r.StatusCode)
+}

@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"net/netip"
+	"runtime/debug"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/dialect"
+	"github.com/penstock/penstock/domain/failure"
 )
 
 // visit is what a request needs in our memory, allocated in one piece. It is never used again: a watch that fires late
@@ -24,6 +26,21 @@ func (s *Server) visit() *visit {
 	v := &visit{}
 	v.call.ID, v.call.At, v.call.Gone = newID(now), now.UTC(), &v.gone
 	return v
+}
+
+// recovered answers a request in which a fault of ours came up before it had a life of its own. The server does not: all that runs
+// would end with it.
+func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	call := &s.visit().call
+	call.Endpoint, _ = dialect.Route(methodName(ctx.Method()), string(ctx.URI().PathOriginal()))
+	s.o.Logger.Error("request panicked", "request_id", call.ID, "panic", r, "stack", string(debug.Stack()))
+	ctx.Response.Reset()
+	ctx.SetConnectionClose()
+	s.write(ctx, call, actors.Refused(call, failure.New(failure.LocalFault, "panic"), false))
 }
 
 const (
