@@ -1,6 +1,12 @@
 package sqlite
 
-import "github.com/ncruces/go-sqlite3"
+import (
+	"context"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/penstock/penstock/events"
+)
 
 // SetMovePart sets what a transaction moves to pages at most, in bytes, and returns what it was.
 func SetMovePart(bytes int) (was int) {
@@ -35,3 +41,8 @@ func (s *Store) Runs(sql string) (n int) {
 
 // SelectBlock is the statement that looks for one kind of rows in a block.
 const SelectBlock = selectBlock
+
+// FeedPage is a page of the store's feed.
+func (s *Store) FeedPage(ctx context.Context, after events.Position, f *events.FeedFilter, limit int) (events.FeedPage, error) {
+	return feedSource{s}.FeedPage(ctx, after, f, limit)
+}
