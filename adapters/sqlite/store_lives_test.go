@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +30,31 @@ func TestRequestsAreFoundWhateverTheirClocksAndIDsAre(t *testing.T) {
 	for seed := *livesFirst; seed < *livesFirst+*livesSeeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "events.db")
-			storetest.Lives(t, seed, memory.NewStore(), func(t *testing.T) events.Store {
+			path, oracle := filepath.Join(t.TempDir(), "events.db"), memory.NewStore()
+			storetest.Lives(t, seed, oracle, func(t *testing.T) events.Store {
 				return openStore(t, path, sqlite.StoreOptions{})
-			}, func(*testing.T) {}, nil)
+			}, func(t *testing.T) { moved(t, oracle) }, nil)
 		})
 	}
+}
+
+// moved checks that the move to pages loses nothing of what a store holds.
+func moved(t *testing.T, oracle events.Store) {
+	ctx := context.Background()
+	gone, streams := map[events.Position]bool{}, []string(nil)
+	require.NoError(t, oracle.Chain(ctx, 0, func(_ *events.Commit, rows []events.RawRow) bool {
+		for i := range rows {
+			if gone[rows[i].Position] = rows[i].Archived; strings.HasPrefix(rows[i].Stream, events.RequestStreams) {
+				streams = append(streams, rows[i].Stream)
+			}
+		}
+		return true
+	}))
+	s := openStore(t, oldFile(t, oracle, 5, gone), sqlite.StoreOptions{})
+	same(t, oracle, s, streams)
+	report, err := events.Audit{}.Verify(ctx, s)
+	require.NoError(t, err)
+	require.True(t, report.Equal, "%+v", report)
 }
 
 // Disks that are full or fail, contexts that end at any moment, and locks of others: what has failed is not stored, and does not come to
