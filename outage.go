@@ -29,7 +29,7 @@ const spoolFolder = "spool"
 func openDrained(ctx context.Context, b backend, dir string, bytesMax int64, log *slog.Logger) (eventStore, *events.Spool, error) {
 	sp, err := events.OpenSpool(events.SpoolOptions{Folder: spool.Folder(filepath.Join(dir, spoolFolder)), BytesMax: bytesMax, Logger: log})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, spoolHint(err, dir)
 	}
 	waiting := sp.Len()
 	store, err := b.openStore(ctx)
@@ -42,12 +42,24 @@ func openDrained(ctx context.Context, b backend, dir string, bytesMax int64, log
 	}
 	drained, err := sp.Drain(ctx, store)
 	if err != nil {
-		return nil, nil, errors.CombineErrors(err, errors.CombineErrors(sp.Close(), store.Close()))
+		return nil, nil, spoolHint(errors.CombineErrors(err, errors.CombineErrors(sp.Close(), store.Close())), dir)
 	}
 	if drained > 0 {
 		log.Info("stored what the last outage had left in the spool", "appends", drained)
 	}
 	return store, sp, nil
+}
+
+// spoolHint says what to do with a spool that can not be stored: the gateway does not decide what may be lost.
+func spoolHint(err error, dir string) error {
+	folder := filepath.Join(dir, spoolFolder)
+	switch {
+	case errors.Is(err, events.ErrSpoolCorrupt):
+		return errors.WithHintf(err, "nothing was thrown away; keep a copy of %s, and move that file out of it to start without the requests in it", folder)
+	case errors.Is(err, events.ErrSpoolForeign):
+		return errors.WithHintf(err, "set the store that was in use when it was written, or move %s elsewhere to start without the requests in it", folder)
+	}
+	return err
 }
 
 const (

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock"
@@ -346,8 +347,21 @@ func TestASpoolIsNotStoredInAnotherStore(t *testing.T) {
 	other.Store = "sqlite"
 	_, err := penstock.Open(other)
 	require.ErrorContains(t, err, "the spool belongs to another event store")
+	require.Contains(t, errors.FlattenHints(err), filepath.Join(other.DataDir, "spool"))
 	server.Restart(t)
 	r.open()
+}
+
+func TestADamagedSpoolIsKeptAndTheOperatorToldWhatToDo(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "spool", "00000001.spool")
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte("not what it was"), 0o600))
+	_, err := penstock.Open(penstock.Config{DataDir: folder, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0"})
+	require.ErrorIs(t, err, events.ErrSpoolCorrupt)
+	require.ErrorContains(t, err, "00000001")
+	require.Contains(t, errors.FlattenHints(err), "nothing was thrown away; keep a copy of "+filepath.Dir(file))
+	require.FileExists(t, file)
 }
 
 // An outage is served through until the spool is full. From then on clients are refused, which is another alert than the first.
