@@ -265,6 +265,21 @@ func TestUsageOfAFailedAttempt(t *testing.T) {
 	}
 }
 
+// Of a stream that breaks off the last report is billed, and with it what has passed since: Anthropic's first one says that a token
+// was put out (pains 9, 11).
+func TestAPartialReportIsBilledWithWhatHasPassed(t *testing.T) {
+	const start = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":20,\"output_tokens\":1}}}\n\n"
+	text := "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"" + strings.Repeat("four", 100) + "\"}}\n\n"
+	r := newRig(t, pair()...)
+	r.reply("a", replyOf(chunk{data: start + text}, chunk{err: actors.PhaseBody}))
+	call := r.call("/v1/messages", `{"model":"m","max_tokens":900,"stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	r.run(call)
+	r.expect(call.ID, "admitted dispatched(1 a1) | settled(failed 200 STREAM_ERROR stream_cut partial)")
+	if s := r.settlement(call.ID); s.Usage.Input != 20 || s.Usage.Output != 100 || s.Cost != 2200000 { // 20 × 1 + 100 × 2 USD per million
+		t.Errorf("settled %+v", s)
+	}
+}
+
 // Counting tokens is never billed and means nothing to a breaker, in success and failure.
 func TestCountTokensIsNeutral(t *testing.T) {
 	r := newRig(t, pair(func(u *catalog.Upstream) { u.Breaker.Failures = 1 })...)
