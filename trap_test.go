@@ -96,6 +96,67 @@ func TestFailedAttemptsAreOnTheBillOfTheirUpstream(t *testing.T) {
 	}
 }
 
+// Of an upstream's answer, whole, streamed or refused, the client gets no header that is the connection's or shows the operator's
+// account, above all no limits of it, which clients take for their own (wire 1.5); all others pass, and our id wins.
+func TestHeadersOfAnswersShowNoAccount(t *testing.T) {
+	shown := map[string]string{"Request-Id": "req_1", "Retry-After": "7", "Openai-Processing-Ms": "12", "X-Should-Retry": "true"}
+	hidden := map[string]string{
+		"X-Ratelimit-Remaining-Requests": "3", "Anthropic-Ratelimit-Unified-Status": "allowed", "Openai-Organization": "org-1", "Openai-Project": "p",
+		"Anthropic-Organization-Id": "o", "Set-Cookie": "a=b", "Cf-Ray": "r", "X-Envoy-Upstream-Service-Time": "1", "Server": "edge", "Via": "1.1 x",
+		"Alt-Svc": "h3", "Strict-Transport-Security": "max-age=1", "Nel": "{}", "Report-To": "{}", "Access-Control-Allow-Origin": "*", "Keep-Alive": "timeout=5",
+		"X-Request-Id": "theirs", "Proxy-Authenticate": "Basic",
+	}
+	with := func(status int, kind, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for _, set := range []map[string]string{shown, hidden} {
+				for k, v := range set {
+					w.Header().Set(k, v)
+				}
+			}
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		body   string
+	}{
+		"whole":   {with(200, "application/json", `{"choices":[{"message":{"content":"hi"}}]}`), dialectCases[0].body},
+		"stream":  {with(200, "text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: [DONE]\n\n"), dialectCases[1].body},
+		"refused": {with(400, "application/json", `{"error":{"message":"no"}}`), dialectCases[0].body},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.answers("a", 0, c.answer)
+			resp, body := r.post("/v1/chat/completions", c.body, "Authorization", r.key("team", nil))
+			for k, v := range shown {
+				if resp.Header.Get(k) != v {
+					t.Errorf("%s is %q: %d %s", k, resp.Header.Get(k), resp.StatusCode, body)
+				}
+			}
+			for k, v := range hidden {
+				if got := resp.Header.Get(k); got == v || got != "" && k != "X-Request-Id" {
+					t.Errorf("%s: %s reached the client", k, got)
+				}
+			}
+		})
+	}
+}
+
+// Prompts are large: what a coding agent sends passes without any setting (pain 61: envoyproxy/ai-gateway#827, #1209).
+func TestLargePromptsPassByDefault(t *testing.T) {
+	r := newRig(t, nil)
+	up := r.upstream("a", fixed(), nil)
+	body := strings.Replace(dialectCases[0].body, `"hi"`, `"`+strings.Repeat("x", 12<<20)+`"`, 1)
+	if resp, got := r.post("/v1/chat/completions", body, "Authorization", r.key("team", nil)); resp.StatusCode != 200 {
+		t.Fatalf("%d %.200s", resp.StatusCode, got)
+	}
+	if n := up.Stats().All.Requests; n != 1 {
+		t.Errorf("%d requests reached the upstream", n)
+	}
+}
+
 // To look at what is stored is no generation: it reaches no upstream and stands on no bill (pain 21: litellm#17814).
 func TestReadsAreNoGenerations(t *testing.T) {
 	r := newRig(t, nil)
