@@ -268,6 +268,9 @@ func (c *Caller) Settle(id string, s Settlement) (paidBy string, over money.Amou
 		c.correct(o.key, o.at, o.tokens, s.At, s.Tokens)
 	}
 	c.spend(o.key, o.payer, s.At.UnixMicro(), s.Cost)
+	if k := c.keys[o.key.id]; k != nil && k != o.key { // it was removed meanwhile, and is back
+		k.money.spend(s.At.UnixMicro(), s.Cost)
+	}
 	return o.paidBy(), over, true
 }
 

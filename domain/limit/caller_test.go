@@ -291,6 +291,30 @@ func TestASubscriptionThatComesBackKeepsItsWindows(t *testing.T) {
 	}
 }
 
+// A key that is removed and made again, at the same user, has spent what its running requests come to: a restart says so, too.
+func TestAKeyThatComesBackHasSpentWhatRanMeanwhile(t *testing.T) {
+	p := Policy{Money: Money{Strict, []Rule{{Period{}, 9 * cent}}}, Keys: []Key{{ID: "k", Money: Money{Strict, []Rule{{Period{}, 3 * cent}}}}}}
+	c := NewCaller(p)
+	for _, id := range []string{"1", "2"} {
+		admitted(t, c, req(id, "k", t0, 1))
+		c.Reserve(id, cent, t0)
+	}
+	gone := p
+	gone.Keys = nil
+	c.Reconfigure(gone, t0)
+	if !c.Reconfigure(p, t0.Add(time.Second)) {
+		t.Fatal("what it spent before is not known")
+	}
+	c.Settle("1", Settlement{At: t0, Cost: cent}) // before the key was back: the history tells it
+	c.Fill(Spent{Key: "k", At: t0, Cost: cent})
+	c.Filled(true)
+	c.Settle("2", Settlement{At: t0.Add(time.Minute), Cost: cent})
+	c.Settle("2", Settlement{At: t0.Add(time.Minute), Cost: cent})
+	if v := c.View(t0.Add(time.Minute)); v.Keys[0].Sums[0].Spent != 2*cent || v.Keys[0].Sums[0].Reserved != 0 || v.Sums[0].Spent != 2*cent {
+		t.Errorf("%+v of the key, %+v", v.Keys[0].Sums, v.Sums)
+	}
+}
+
 // A restart: what is folded from the facts is what was counted live, whatever comes next (pain 15).
 func TestAfterARestartACallerIsExactlyWhatItWas(t *testing.T) {
 	for seed := range uint64(60) {
