@@ -44,9 +44,10 @@ func (l *life) dispatch() *failure.Refusal {
 		return &r
 	}
 	l.budget.Spend(l.lease.Upstream, l.lease.Account)
-	if l.d.System.budgets.Load() != nil {
-		l.purse.spent = append(l.purse.spent, share{budget: upstreamBudget(l.lease.Upstream)})
+	if l.purse.spent == nil {
+		l.purse.spent = l.purse.room[:0]
 	}
+	l.purse.spent = append(l.purse.spent, UsedUpstream{Upstream: l.lease.Upstream})
 	l.attempts, l.sent, l.began, l.last = n, true, l.now(), nil
 	return nil
 }

@@ -126,6 +126,23 @@ func TestASettlementCountsOnceUnderARuleThatComesMeanwhile(t *testing.T) {
 	}
 }
 
+// The first of all shared budgets counts the whole of what is running when it comes, as it would if there were others.
+func TestTheFirstBudgetOfAnUpstreamCountsWhatIsRunning(t *testing.T) {
+	r := newRig(t, upstream("a"), account("a1", "a"), key("k"),
+		&catalog.Price{ID: "m", Model: "m", PerRequest: "0.25", Input: "0", Output: "0"})
+	h, free := r.holding()
+	r.apply(upstream("a", func(u *catalog.Upstream) { u.Budget, u.Limits = "strict", &catalog.Limits{Budget: "0.4"} }))
+	close(free)
+	if <-h.over; h.Status != 200 {
+		t.Fatalf("%d %s", h.Status, h.body())
+	}
+	r.reply("a", whole(okBody))
+	last := r.asking()
+	if <-last.over; last.Status != 429 || !strings.Contains(last.body(), "BUDGET_EXCEEDED") { // 0.25 of 0.4 are spent
+		t.Errorf("%d %s", last.Status, last.body())
+	}
+}
+
 // within says whether its caller was called by a step of a request.
 func within(step string) bool {
 	var at [16]uintptr

@@ -22,7 +22,8 @@ import (
 type purse struct {
 	cost   money.Amount // of the caller
 	tokens int64
-	spent  []share          // at the upstreams' prices, one for each attempt; only while there are shared budgets
+	spent  []UsedUpstream   // at the upstreams' prices, one for each attempt
+	room   [2]UsedUpstream  // for those of most requests
 	funded []string         // budgets of upstreams, and of former groups, at which money is set aside
 	group  string           // budget of the group at which some is
 	held   pricing.Bound    // what the next attempt may cost, by limits that are strict
@@ -42,7 +43,7 @@ func (p *purse) count(f *request.Failed, times int64) {
 
 func (p *purse) atUpstream(attempt int, cost money.Amount) {
 	if attempt > 0 && attempt <= len(p.spent) {
-		p.spent[attempt-1].amount += cost
+		p.spent[attempt-1].Cost += cost
 	}
 }
 
@@ -98,7 +99,7 @@ func (l *life) settleShared() {
 		of = append(of, share{budget, a})
 	}
 	for _, s := range l.purse.spent {
-		add(s.budget, s.amount)
+		add(upstreamBudget(s.Upstream), s.Cost)
 	}
 	for _, budget := range l.purse.funded {
 		add(budget, 0)
@@ -210,8 +211,8 @@ func (l *life) fund() bool {
 	}
 	if of.amount >= 0 {
 		for _, s := range l.purse.spent {
-			if s.budget == of.budget {
-				of.amount += s.amount
+			if s.Upstream == l.up.ID {
+				of.amount += s.Cost
 			}
 		}
 	}
