@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/dialect"
 	"github.com/penstock/penstock/domain/money"
 )
 
@@ -140,6 +141,27 @@ func TestTheFirstBudgetOfAnUpstreamCountsWhatIsRunning(t *testing.T) {
 	last := r.asking()
 	if <-last.over; last.Status != 429 || !strings.Contains(last.body(), "BUDGET_EXCEEDED") { // 0.25 of 0.4 are spent
 		t.Errorf("%d %s", last.Status, last.body())
+	}
+}
+
+// Pictures are bounded by how many the client asks for, as long as they have a price.
+func TestPicturesAreSetAsideByStrictLimits(t *testing.T) { // pains 23, 24
+	r := newRig(t, upstream("a", func(u *catalog.Upstream) { u.Capabilities = []dialect.Capability{dialect.CapExtended} }), account("a1", "a"),
+		key("k", func(k *catalog.Key) { k.Budget, k.Limits = "strict", &catalog.Limits{Budget: "1.1"} }),
+		&catalog.Price{ID: "m", Model: "m", Input: "0", Output: "0", PerImage: "0.25", MaxInputTokens: 9, MaxOutputTokens: 9})
+	for _, c := range []struct {
+		n, want string
+		status  int
+	}{{"5", "API_KEY_QUOTA_EXCEEDED", 429}, {`"2"`, "BUDGET_UNBOUNDABLE", 400}, {"4", "b64_json", 200}, {"1", "API_KEY_QUOTA_EXCEEDED", 429}} {
+		picture := `{"b64_json":"x"}`
+		r.reply("a", whole(`{"data":[`+strings.Repeat(picture+",", 3)+picture+`]}`))
+		b := r.begin(r.call("/v1/images/generations", `{"model":"m","prompt":"x","n":`+c.n+`}`))
+		if <-b.over; b.Status != c.status || !strings.Contains(b.body(), c.want) {
+			t.Errorf("%s: %d %s", c.n, b.Status, b.body())
+		}
+	}
+	if st, _ := r.system.KeyStatus("k"); st.Spending[0].Spent != money.USD || st.Spending[0].Reserved != 0 {
+		t.Errorf("%+v", st.Spending)
 	}
 }
 

@@ -1,11 +1,7 @@
 package actors
 
 import (
-	"bytes"
 	"cmp"
-	"regexp"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/penstock/penstock/domain/catalog"
@@ -250,66 +246,4 @@ func (l *life) worst(offers []catalog.Offer) pricing.Bound {
 		return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
 	}
 	return b
-}
-
-// beyond are parts of a request whose tokens its own bytes do not bound: pictures, files, sounds, what is only referred to, and
-// tools that the provider runs.
-var beyond = quoted("image", "image_url", "input_image", "document", "file", "file_id", "file_data", "fileData", "file_url", "input_file",
-	"inlineData", "inline_data", "input_audio", "previous_response_id", "conversation", "cachedContent", "cached_content", "item_reference",
-	"prompt", "mcp", "mcp_servers", "container", "code_interpreter", "code_execution", "codeExecution")
-
-// searching are tools that may search, and drawing those that may draw, as often as the model likes.
-var (
-	searching = begun("web_search", "file_search", "googleSearch", "google_search", "url_context", "urlContext", "web_fetch")
-	drawing   = begun("image_generation", "IMAGE")
-)
-
-func quoted(names ...string) [][]byte {
-	list := begun(names...)
-	for i := range list {
-		list[i] = append(list[i], '"')
-	}
-	return list
-}
-
-func begun(names ...string) [][]byte {
-	list := make([][]byte, len(names))
-	for i, n := range names {
-		list[i] = []byte(`"` + n)
-	}
-	return list
-}
-
-func hasAny(body []byte, words [][]byte) bool {
-	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(body, w) })
-}
-
-var choices = regexp.MustCompile(`"(?:n|best_of|candidateCount|candidate_count)"\s*:\s*([0-9]{1,6})`)
-
-// equipped are requests with tools, before which some providers put a prompt of their own: hundreds of tokens, and as many
-// again for each of the tools that they bring themselves. toolsMax is more than any of them is known to.
-var equipped = quoted("tools", "functions")
-
-const toolsMax = 3000
-
-// bounds is the most that a request can consume. A token has at least one byte.
-func bounds(c *Call) pricing.Ask {
-	a := pricing.Ask{Input: int64(len(c.Body)), MaxOutput: c.Scan.MaxOutput}
-	if hasAny(c.Body, equipped) {
-		a.Input += toolsMax
-	}
-	if hasAny(c.Body, beyond) {
-		a.Input = pricing.Unknown
-	}
-	if hasAny(c.Body, searching) {
-		a.Input, a.WebSearches, a.FileSearches = pricing.Unknown, pricing.Unknown, pricing.Unknown
-	}
-	if hasAny(c.Body, drawing) {
-		a.Images = pricing.Unknown
-	}
-	for _, m := range choices.FindAllSubmatch(c.Body, -1) {
-		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
-		a.Choices = max(a.Choices, n)
-	}
-	return a
 }

@@ -14,7 +14,8 @@ type Request struct {
 	StreamOptions   Span   // chat: the value of "stream_options", an object or null; empty if there is none
 	ObjectEnd       int    // offset of the brace that closes the top-level object
 	Session         string // what the client groups its requests by; "" if it does not say
-	MaxOutput       int64  // bound on output tokens that the client asked for; 0 if none
+	MaxOutput       int64  // bound on the output tokens of one answer that the client asked for; 0 if none, or if readers may differ on it
+	Choices         int64  // answers that the client asked for, in all; 0 if it does not say, below 0 if readers may differ on it
 	ServiceTier     string
 	ReasoningEffort string
 
@@ -48,6 +49,7 @@ type requestScan struct {
 	r     Request
 	d     Dialect
 	field string // dotted path of a field with a wrong value
+	bound bounds
 	// the places a session may come from, as written, in descending order of trust
 	cacheKey, metaSession, conversation, previous, userID []byte
 }
@@ -83,6 +85,7 @@ func ScanRequest(body []byte, d Dialect) (Request, error) {
 		return Request{}, s.fault(key)
 	}
 	s.r.Session = s.session()
+	s.r.MaxOutput, s.r.Choices = s.bound.output(), s.bound.choices()
 	return s.r, nil
 }
 
@@ -125,10 +128,8 @@ func (s *requestScan) value(name []byte) {
 			return
 		}
 		s.streamOptions()
-	case "max_tokens", "max_completion_tokens", "max_output_tokens":
-		if n, ok := s.integer(); ok && (n > s.r.MaxOutput) {
-			s.r.MaxOutput = n
-		}
+	case "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of", "prompt":
+		s.bounding(name)
 	case "service_tier", "serviceTier":
 		s.r.ServiceTier = word(s.raw())
 	case "reasoning_effort":
@@ -231,7 +232,7 @@ func (s *requestScan) effort() {
 	}
 }
 
-// generationConfig reads Gemini's bound on the output and its thinking level.
+// generationConfig reads Gemini's bounds on the output and its thinking level.
 func (s *requestScan) generationConfig() {
 	if !s.object() {
 		return
@@ -243,7 +244,9 @@ func (s *requestScan) generationConfig() {
 		}
 		switch string(key) {
 		case "maxOutputTokens", "max_output_tokens":
-			s.r.MaxOutput, _ = s.integer()
+			s.most(&s.bound.tokens)
+		case "candidateCount", "candidate_count":
+			s.most(&s.bound.answers)
 		case "thinkingConfig", "thinking_config":
 			s.thinkingConfig()
 		default:

@@ -14,7 +14,7 @@ const Unknown = -1
 type Ask struct {
 	Input        int64 // upper bound of all input tokens; Unknown leaves it to the model
 	MaxOutput    int64 // output tokens that the client allows, per choice; 0 leaves it to the model
-	Choices      int64 // answers asked for; 0 is one
+	Choices      int64 // answers asked for; 0 is one; or Unknown
 	Images       int64 // pictures asked for, or Unknown
 	WebSearches  int64 // searches that the provider may run, or Unknown
 	FileSearches int64 // as WebSearches
@@ -114,6 +114,9 @@ func (s Sheets) tokens(a Ask) (Usage, error) {
 	}
 	if u.Output <= 0 {
 		return Usage{}, unboundable("neither the request (max_tokens) nor the price (max_output_tokens) limits the output")
+	}
+	if a.Choices < 0 {
+		return Usage{}, unboundable("the number of answers is not limited")
 	}
 	choices := max(1, a.Choices)
 	if u.Output*choices/choices != u.Output {

@@ -1,0 +1,63 @@
+package dialect
+
+// bounds are what limits the output of a request. Each is the largest that any reader can find in the body: 0 when it does not
+// say, below 0 when there is something that some readers take for a number and others do not.
+type bounds struct {
+	tokens  int64 // of one answer
+	answers int64 // for each prompt
+	prompts int64
+}
+
+// bounding reads a member that limits the output where the dialect has it. In another one upstreams pass over it.
+func (s *requestScan) bounding(name []byte) {
+	switch n := string(name); {
+	case n == "max_output_tokens" && s.d == OpenAIResponses,
+		n == "max_tokens" && (s.d == OpenAIChat || s.d == AnthropicMessages),
+		n == "max_completion_tokens" && s.d == OpenAIChat:
+		s.most(&s.bound.tokens)
+	case (n == "n" || n == "best_of") && s.d == OpenAIChat:
+		s.most(&s.bound.answers)
+	case n == "prompt" && s.d == OpenAIChat:
+		s.prompts()
+	default:
+		s.skip()
+	}
+}
+
+// most reads one bound. Null is none, and so is a number below 1. A text is one to upstreams that convert it.
+func (s *requestScan) most(bound *int64) {
+	null := s.peek() == 'n'
+	n, ok := s.integer()
+	switch {
+	case null:
+	case !ok:
+		*bound = -1
+	case *bound >= 0:
+		*bound = max(*bound, n)
+	}
+}
+
+// prompts counts those of a completion: each of a list of texts, or of lists of tokens, is answered by itself.
+func (s *requestScan) prompts() {
+	if !s.array() {
+		return
+	}
+	for s.element() {
+		if c := s.peek(); c == '"' || c == '[' {
+			s.bound.prompts++
+		}
+		s.skip()
+	}
+}
+
+func (b *bounds) output() int64 { return max(b.tokens, 0) }
+
+func (b *bounds) choices() int64 {
+	if b.answers < 0 || b.prompts <= 1 {
+		return b.answers
+	}
+	if answers := max(b.answers, 1); answers < countMax/b.prompts {
+		return answers * b.prompts
+	}
+	return countMax
+}
