@@ -45,7 +45,8 @@ type Server struct {
 	api   huma.API
 	live  liveFeed
 
-	instance string
+	instance    string
+	strangerMax time.Duration
 }
 
 // InstanceHeader of /health is Instance: who looks for one gateway knows it from another one at the same address, whose token
@@ -60,6 +61,7 @@ const (
 	bodyMax       = 1 << 20  // bytes of one resource
 	applyBodyMax  = 16 << 20 // bytes of a list of resources
 	headerTimeout = 10 * time.Second
+	strangerMax   = 10 * time.Second // for the body of a request without the token; as long again for taking its answer
 	idleTimeout   = 2 * time.Minute
 )
 
@@ -68,7 +70,9 @@ func New(c Config) (*Server, error) {
 	if c.Token == "" {
 		return nil, errors.New("admin token is empty")
 	}
-	s := &Server{ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text()}
+	s := &Server{
+		ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text(), strangerMax: strangerMax,
+	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -152,13 +156,29 @@ var openPaths = map[string]bool{"/metrics": true, "/health": true, "/healthz": t
 // authenticate lets requests with the token pass. It is read from where clients of LLM APIs put keys (D31).
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !openPaths[r.URL.Path] && !s.known(presented(r.Header)) {
+		known := s.known(presented(r.Header))
+		s.hurry(w, !known)
+		if !known && !openPaths[r.URL.Path] {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="penstock admin"`)
 			writeProblem(w, http.StatusUnauthorized, "the admin token is missing or wrong; send it as Authorization: Bearer TOKEN")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// hurry bounds how long a stranger may take with a request: one whose body never comes would keep its connection for ever,
+// as the server reads it before it answers. Holders of the token take what time they need, see apiConfig; they may come on a
+// connection that was a stranger's.
+func (s *Server) hurry(w http.ResponseWriter, stranger bool) {
+	var read, write time.Time
+	if stranger {
+		read = time.Now().Add(s.strangerMax)
+		write = read.Add(s.strangerMax) // the answer may go out only when the body has not come
+	}
+	control := http.NewResponseController(w) // a recorder of a test has no deadlines
+	_ = control.SetReadDeadline(read)
+	_ = control.SetWriteDeadline(write)
 }
 
 func presented(h http.Header) string {
