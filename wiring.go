@@ -202,7 +202,8 @@ func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admi
 	}
 	wishes := make([]actors.Wish, len(changes))
 	for i, x := range changes {
-		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, Credential: x.Extras.Credential, Check: check(x.Match)}
+		wishes[i] = actors.Wish{Kind: x.Kind, ID: x.ID, Resource: x.Resource, Credential: x.Extras.Credential,
+			RevokedUnsaid: x.Extras.RevokedUnsaid, Check: check(x.Match)}
 	}
 	if err := c.journal.Diverted(); err != nil && !o.DryRun { // at once, rather than when the store has not answered
 		return admin.Outcome{}, admin.Unavailable(err)

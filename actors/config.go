@@ -35,6 +35,8 @@ type Wish struct {
 	ID         string
 	Resource   catalog.Resource
 	Credential string // of a Sealed resource, in plain text; "" keeps the present one
+	// RevokedUnsaid is that of catalog.Apply.
+	RevokedUnsaid bool
 	// Check refuses the change by the version of the resource that is there now, 0 for none. May be nil.
 	Check func(version int64) error
 }
@@ -242,7 +244,7 @@ func (c *Catalogue) commands(ctx context.Context, wishes []Wish) ([]Applied, []c
 				secrets = append(secrets, *secret)
 			}
 		}
-		cmds = append(cmds, catalog.Apply{Resource: r})
+		cmds = append(cmds, catalog.Apply{Resource: r, RevokedUnsaid: w.RevokedUnsaid})
 	}
 	return out, cmds, secrets, nil
 }

@@ -213,6 +213,19 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// Whether a key stays revoked is decided where it is written: between a look at it and the write it may be revoked.
+func TestAFileThatSaysNothingOfARevocationLeavesIt(t *testing.T) {
+	o := openOffice(t)
+	revoked := key("k")
+	revoked.Revoked = true
+	o.apply(want(revoked))
+	again := want(key("k"))
+	again.RevokedUnsaid = true
+	if out := o.apply(again); out[0].Changed || !o.Snapshot().Key("k").Revoked {
+		t.Errorf("%+v", out[0])
+	}
+}
+
 // Whoever asked for a write may go while it is stored: it comes into force all the same.
 func TestAWriteWhoseClientHasGoneComesIntoForce(t *testing.T) {
 	o := openOffice(t)

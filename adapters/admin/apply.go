@@ -78,7 +78,6 @@ func (s *Server) read(ctx context.Context, document []byte, location string) (Ch
 	if err != nil {
 		return Change{}, s.problem(ctx, at(location), err)
 	}
-	s.keepRevoked(ctx, document, resource)
 	return Change{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, Extras: extras}, nil
 }
 

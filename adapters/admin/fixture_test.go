@@ -63,7 +63,7 @@ func (s *shelf) Apply(_ context.Context, changes []Change, o Options) (Outcome, 
 			_, masked := r.Secret()
 			c.Resource = r.WithSecret(version+1, masked)
 		}
-		cmds = append(cmds, catalog.Apply{Resource: c.Resource})
+		cmds = append(cmds, catalog.Apply{Resource: c.Resource, RevokedUnsaid: c.Extras.RevokedUnsaid})
 	}
 	if o.Prune {
 		for _, kind := range catalog.Kinds() {

@@ -89,21 +89,6 @@ func (s *Server) makeKey(ctx context.Context, in *makeInput) (*makeOutput, error
 	return &makeOutput{ETag: done.ETag, Body: KeyMade{ID: resource.Ident(), Secret: secret, Key: done.Body}}, nil
 }
 
-// keepRevoked keeps a key revoked whose document says nothing about it: a file that was written before the revocation
-// must not bring the key back to life. "revoked: false" does.
-func (s *Server) keepRevoked(ctx context.Context, document []byte, resource catalog.Resource) {
-	key, ok := resource.(*catalog.Key)
-	if !ok {
-		return
-	}
-	if f, err := parseFields(document, "body"); err != nil || f["revoked"] != nil {
-		return
-	}
-	if now, err := s.ports.Catalog.Get(ctx, catalog.KindKey, key.ID); err == nil {
-		key.Revoked = now.Resource.(*catalog.Key).Revoked
-	}
-}
-
 // revokeTries bounds how often a revocation starts again because somebody else changed the key meanwhile.
 const revokeTries = 5
 

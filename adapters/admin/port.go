@@ -48,7 +48,7 @@ type Change struct {
 	Kind     catalog.Kind
 	ID       string
 	Resource catalog.Resource // the whole new value; nil removes
-	Extras   catalog.Extras   // what is written beside the value: a credential in plain text
+	Extras   catalog.Extras   // what is said beside the value, such as a credential in plain text
 	Match    Match
 }
 

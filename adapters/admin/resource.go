@@ -137,7 +137,6 @@ func (s *Server) put(ctx context.Context, k kind, in *writeInput) (*writeOutput,
 	if err != nil {
 		return nil, s.problem(ctx, at("body"), err)
 	}
-	s.keepRevoked(ctx, document, resource)
 	return s.write(ctx, Change{Kind: k.kind, ID: in.ID, Resource: resource, Extras: extras, Match: match})
 }
 

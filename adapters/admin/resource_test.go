@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -199,6 +200,20 @@ func TestRevocationSurvivesAnOlderFileAndARace(t *testing.T) {
 	require.Equal(t, true, b.ok(http.StatusOK, b.ask("PUT", "/api/v1/keys/k", string(file)))["revoked"])
 	b.ok(http.StatusOK, b.ask("POST", "/api/v1/apply", `{"resources":[`+string(file)+`]}`))
 	require.Equal(t, true, b.ok(http.StatusOK, b.ask("GET", "/api/v1/keys/k", ""))["revoked"])
+	require.Equal(t, true, b.ok(http.StatusOK, b.ask("PATCH", "/api/v1/keys/k", `{"revoked":null}`))["revoked"], "null says nothing")
 	require.Equal(t, false, b.ok(http.StatusOK, b.ask("PATCH", "/api/v1/keys/k", `{"revoked":false}`))["revoked"])
+
+	for _, write := range []func() *httptest.ResponseRecorder{
+		func() *httptest.ResponseRecorder { return b.ask("PUT", "/api/v1/keys/k", string(file)) },
+		func() *httptest.ResponseRecorder {
+			return b.ask("POST", "/api/v1/apply", `{"resources":[`+string(file)+`]}`)
+		},
+	} {
+		b.ok(http.StatusOK, b.ask("PATCH", "/api/v1/keys/k", `{"revoked":false}`))
+		b.shelf.before = func() { b.ok(http.StatusOK, b.ask("POST", "/api/v1/keys/k/revoke", "")) }
+		b.ok(http.StatusOK, write())
+		require.Equal(t, true, b.ok(http.StatusOK, b.ask("GET", "/api/v1/keys/k", ""))["revoked"],
+			"a revocation while the file is on its way is not undone")
+	}
 	b.refused(http.StatusNotFound, b.ask("POST", "/api/v1/keys/none/revoke", ""))
 }

@@ -13,7 +13,11 @@ type Command interface{ ref() Ref }
 
 // Apply wants the resource to have this value. An account or webhook without SecretVersion keeps the credential
 // that it has.
-type Apply struct{ Resource Resource }
+type Apply struct {
+	Resource Resource
+	// RevokedUnsaid: of a key, that nothing is said about its revocation, so that one which is revoked stays so.
+	RevokedUnsaid bool
+}
 
 // Remove wants the resource to be gone.
 type Remove struct {
@@ -50,6 +54,10 @@ func decideApply(s *State, c Apply) ([]Fact, error) {
 		return nil, err
 	}
 	row := s.rows[Ref{r.Kind(), r.Ident()}]
+	if key, ok := r.(*Key); ok && c.RevokedUnsaid {
+		was, _ := row.resource.(*Key)
+		key.Revoked = was != nil && was.Revoked
+	}
 	if row.resource != nil && row.broken == "" && same(row.resource, r) {
 		return nil, nil
 	}

@@ -31,7 +31,7 @@ func apply(t testing.TB, s *State, resources ...Resource) []Change {
 	t.Helper()
 	cmds := make([]Command, len(resources))
 	for i, r := range resources {
-		cmds[i] = Apply{r}
+		cmds[i] = Apply{Resource: r}
 	}
 	changes, err := DecideAll(s, cmds)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestApplyOfAnUnchangedResourceYieldsNoFact(t *testing.T) {
 
 func TestDecideLeavesTheGivenResourceAlone(t *testing.T) {
 	u := &Upstream{ID: "a", BaseURL: "http://h/", Capabilities: []dialect.Capability{"codex_responses", "openai_responses"}}
-	facts, err := Decide(NewState(), Apply{u})
+	facts, err := Decide(NewState(), Apply{Resource: u})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 	} {
 		s := NewState()
 		apply(t, s, upstream("up"), account("up-1", "up"), &Key{ID: "taken", Hash: shaHash(7)})
-		facts, err := Decide(s, Apply{c.r})
+		facts, err := Decide(s, Apply{Resource: c.r})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || !errors.Is(err, ErrInvalid) || facts != nil {
 			t.Errorf("got  %v (%v)\nwant %s", err, facts, c.want)
 		}
@@ -196,7 +196,7 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 func TestAllFaultsOfAResourceAreReportedTogether(t *testing.T) {
 	u := upstream("a")
 	u.BaseURL, u.Weight, u.Breaker.Failures = "x", -1, -1
-	_, err := Decide(NewState(), Apply{u})
+	_, err := Decide(NewState(), Apply{Resource: u})
 	var fields []string
 	for _, f := range Faults(err) {
 		fields = append(fields, f.Field)
@@ -264,7 +264,7 @@ func TestRemovalIsRefusedWhileReferencedAndNamesByWhom(t *testing.T) {
 
 func TestDecideAllIsAllOrNothing(t *testing.T) {
 	s := NewState()
-	_, err := DecideAll(s, []Command{Apply{&User{ID: "u"}}, Apply{&User{ID: "v", Slots: ptr(-1)}}, Remove{KindKey, "k"}, Apply{&User{ID: "u"}}})
+	_, err := DecideAll(s, []Command{Apply{Resource: &User{ID: "u"}}, Apply{Resource: &User{ID: "v", Slots: ptr(-1)}}, Remove{KindKey, "k"}, Apply{Resource: &User{ID: "u"}}})
 	want := "user u: is given twice; ids must differ\nuser v: slots: must be 1..1,000,000 or null\nkey k: not found"
 	if err == nil || len(strings.Split(err.Error(), "\n")) != 3 || !strings.Contains(err.Error(), "key k: not found") || !strings.Contains(err.Error(), "user u: is given twice") {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -320,7 +320,7 @@ func TestAHashIsFreeAgainWhenItsKeyHasAnotherOrIsGone(t *testing.T) {
 	apply(t, s, &Key{ID: "c", Hash: shaHash(1)})
 	s.Evolve(&KeyRemoved{"b"}, s.Revision+1)
 	apply(t, s, &Key{ID: "d", Hash: shaHash(2)})
-	if _, err := Decide(s, Apply{&Key{ID: "e", Hash: "sha256:" + strings.ToUpper(shaHash(3)[7:])}}); err == nil {
+	if _, err := Decide(s, Apply{Resource: &Key{ID: "e", Hash: "sha256:" + strings.ToUpper(shaHash(3)[7:])}}); err == nil {
 		t.Error("a hash in use was given again")
 	}
 }
@@ -349,6 +349,32 @@ func TestDurationsAreWrittenShort(t *testing.T) {
 		var back Duration
 		if got := Duration(d).String(); got != want || back.UnmarshalText([]byte(got)) != nil || back.Std() != d {
 			t.Errorf("%v: got %s, back %v", d, got, back.Std())
+		}
+	}
+}
+
+// A document that says nothing about the revocation of a key neither revokes it nor brings it back to life; one that does, does.
+func TestWhatSaysNothingOfARevocationLeavesIt(t *testing.T) {
+	for _, c := range []struct {
+		was, said, unsaid, want bool
+	}{
+		{was: true, unsaid: true, want: true}, {was: false, unsaid: true, want: false},
+		{was: true, want: false}, {was: false, said: true, want: true},
+	} {
+		s := NewState()
+		apply(t, s, &Key{ID: "k", Hash: shaHash(1), Revoked: c.was})
+		changes, err := DecideAll(s, []Command{Apply{Resource: &Key{ID: "k", Hash: shaHash(1), Revoked: c.said}, RevokedUnsaid: c.unsaid}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		evolve(s, changes)
+		if r, _, _ := s.Get(KindKey, "k"); r.(*Key).Revoked != c.want {
+			t.Errorf("%+v: revoked %v", c, r.(*Key).Revoked)
+		}
+	}
+	for text, want := range map[string]bool{`{"id":"k"}`: true, `{"id":"k","revoked":null}`: true, `{"id":"k","revoked":false}`: false, `{"id":"k","revoked":true}`: false} {
+		if _, x, err := DecodeResource(KindKey, []byte(text)); err != nil || x.RevokedUnsaid != want {
+			t.Errorf("%s: %+v %v", text, x, err)
 		}
 	}
 }

@@ -16,6 +16,9 @@ type Extras struct {
 	Credential string
 	// CredentialUnchanged: the file shows the masked form, the credential stays what it is.
 	CredentialUnchanged bool
+	// RevokedUnsaid: the file says nothing about the revocation of its key, see Apply: one that was written before the key was
+	// revoked must not bring it back to life. "revoked: false" does.
+	RevokedUnsaid bool
 }
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,

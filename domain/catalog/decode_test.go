@@ -161,7 +161,7 @@ func TestAnExportAppliedAgainChangesNothing(t *testing.T) {
 				t.Errorf("%s: %v", text, err)
 				continue
 			}
-			if facts, err := Decide(s, Apply{r}); err != nil || len(facts) != 0 {
+			if facts, err := Decide(s, Apply{Resource: r}); err != nil || len(facts) != 0 {
 				t.Errorf("%s\n%+v, %v", text, facts, err)
 			}
 		}
@@ -195,7 +195,7 @@ func FuzzDecodeResourceIsTotal(f *testing.F) {
 			t.Fatalf("%q: %v and %v", text, r, err)
 		}
 		if err == nil {
-			_, _ = Decide(NewState(), Apply{r})
+			_, _ = Decide(NewState(), Apply{Resource: r})
 		}
 	})
 }

@@ -32,6 +32,7 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 		r = &User{}
 	case KindKey:
 		r = &Key{}
+		extras.RevokedUnsaid = tree["revoked"] == nil
 	case KindPrice:
 		r = &Price{}
 	case KindRule:

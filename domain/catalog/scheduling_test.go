@@ -73,7 +73,7 @@ func TestFieldsOfSchedulingGoThroughAResourceFile_C26(t *testing.T) {
 		if a, ok := r.(*Account); ok {
 			a.SecretVersion = 1
 		}
-		facts, err := Decide(s, Apply{r})
+		facts, err := Decide(s, Apply{Resource: r})
 		if err != nil || len(facts) != 1 {
 			t.Fatalf("%s: %v %v", text, facts, err)
 		}
@@ -87,7 +87,7 @@ func TestFieldsOfSchedulingGoThroughAResourceFile_C26(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", shown, err)
 		}
-		if facts, err := Decide(s, Apply{again}); err != nil || len(facts) != 0 {
+		if facts, err := Decide(s, Apply{Resource: again}); err != nil || len(facts) != 0 {
 			t.Errorf("what is shown changes something: %s: %v %v", shown, facts, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestFieldsOfSchedulingGoThroughAResourceFile_C26(t *testing.T) {
 		{&Group{ID: "h", Strategy: "x", Affinity: "y"}, "strategy: must be one of weighted, round_robin, least_loaded, lru, score|affinity: must be one of bound_wins, leading_run, off"},
 		{&Account{ID: "b-1", Upstream: "a", SecretVersion: 1, Masked: "***", Priority: 1_000_001}, "priority: must be -1,000,000..1,000,000"},
 	} {
-		_, err := Decide(s, Apply{c.r})
+		_, err := Decide(s, Apply{Resource: c.r})
 		for _, part := range strings.Split(c.want, "|") {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%v does not say %s", err, part)
@@ -141,7 +141,7 @@ func TestNamesOfModelsAgreeWithTheirList_E13_E15_E16(t *testing.T) {
 	s := NewState()
 	apply := func(list ...Resource) {
 		for _, r := range list {
-			facts, err := Decide(s, Apply{r})
+			facts, err := Decide(s, Apply{Resource: r})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,7 +65,7 @@ func TestWhatAWebhookMustNotSayIsRefusedByName(t *testing.T) {
 	} {
 		w := good
 		change(&w)
-		_, err := Decide(NewState(), Apply{&w})
+		_, err := Decide(NewState(), Apply{Resource: &w})
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "webhook w: "+want) {
 			t.Errorf("want %q, got %v", want, err)
 		}

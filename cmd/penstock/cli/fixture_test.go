@@ -74,7 +74,7 @@ func (p *place) Apply(_ context.Context, changes []admin.Change, o admin.Options
 			cmds = append(cmds, catalog.Remove{Kind: c.Kind, ID: c.ID})
 			continue
 		}
-		cmds = append(cmds, catalog.Apply{Resource: c.Resource})
+		cmds = append(cmds, catalog.Apply{Resource: c.Resource, RevokedUnsaid: c.Extras.RevokedUnsaid})
 	}
 	for _, kind := range catalog.Kinds() {
 		for _, r := range p.state.List(kind) {
