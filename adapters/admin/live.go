@@ -35,8 +35,9 @@ func (r *BreakerRequest) wish(now time.Time) (w actors.Switch, _ error) {
 		return w, nil
 	case !w.Open:
 		return w, invalid("body.until", "is for opening")
-	case !r.Until.After(now):
-		return w, invalid("body.until", "is over")
+	}
+	if err := ahead("body.until", *r.Until, now); err != nil {
+		return w, err
 	}
 	w.Until = *r.Until
 	return w, nil
@@ -139,10 +140,22 @@ func blockUntil(body []byte, now time.Time) (*time.Time, error) {
 	if err := json.Unmarshal(value, &until); err != nil {
 		return nil, invalid("body.until", "must be a time such as 2026-01-02T15:04:05Z, or null")
 	}
-	if until != nil && !until.After(now) {
-		return nil, invalid("body.until", "is over")
+	if until == nil {
+		return nil, nil
 	}
-	return until, nil
+	return until, ahead("body.until", *until, now)
+}
+
+// ahead refuses a deadline that has passed, and one that could be stored and never read again: in UTC its year may have a
+// digit more than was written.
+func ahead(location string, until, now time.Time) error {
+	switch {
+	case !until.After(now):
+		return invalid(location, "is over")
+	case until.UTC().Year() > 9999:
+		return invalid(location, "is after the year 9999")
+	}
+	return nil
 }
 
 func (s *Server) health(ctx context.Context, _ *struct{}) (*healthOutput, error) {

@@ -307,11 +307,12 @@ func TestLiveStateIsShownAndForced(t *testing.T) {
 	require.Equal(t, 2999, b.live.until.Year())
 	require.Equal(t, breaker.Key{Account: "a-1", Model: "m"}, b.live.of)
 	for body, want := range map[string]string{
-		`{"action":"open","until":"2001-01-01T00:00:00Z"}`:   "body.until: is over",
-		`{"action":"close","until":"2999-01-01T00:00:00Z"}`:  "body.until: is for opening",
-		`{"action":"open","account":"a-1"}`:                  "body.model: is missing: breakers are those of one account and one model of it",
-		`{"action":"open","model":"m"}`:                      "body.account: is missing: breakers are those of one account and one model of it",
-		`{"action":"open","account":"unshared","model":"m"}`: "body.account: the upstream has no breakers for single accounts and models: set breaker.per to account_model",
+		`{"action":"open","until":"2001-01-01T00:00:00Z"}`:      "body.until: is over",
+		`{"action":"open","until":"9999-12-31T23:00:00-01:00"}`: "body.until: is after the year 9999",
+		`{"action":"close","until":"2999-01-01T00:00:00Z"}`:     "body.until: is for opening",
+		`{"action":"open","account":"a-1"}`:                     "body.model: is missing: breakers are those of one account and one model of it",
+		`{"action":"open","model":"m"}`:                         "body.account: is missing: breakers are those of one account and one model of it",
+		`{"action":"open","account":"unshared","model":"m"}`:    "body.account: the upstream has no breakers for single accounts and models: set breaker.per to account_model",
 	} {
 		require.Equal(t, []string{want}, b.refused(422, b.ask("POST", "/api/v1/upstreams/a/breaker", body)))
 	}
@@ -328,7 +329,8 @@ func TestLiveStateIsShownAndForced(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{}`: "body.until: is missing; null ends the block", `{"until":"soon"}`: "body.until: must be a time such as 2026-01-02T15:04:05Z, or null",
-		`{"until":"2001-01-01T00:00:00Z"}`: "body.until: is over", `{"until":null,"why":"x"}`: "body.why: is unknown",
+		`{"until":"9999-12-31T23:00:00-01:00"}`: "body.until: is after the year 9999",
+		`{"until":"2001-01-01T00:00:00Z"}`:      "body.until: is over", `{"until":null,"why":"x"}`: "body.why: is unknown",
 	} {
 		require.Equal(t, []string{want}, b.refused(422, b.ask("POST", "/api/v1/accounts/a-1/block", body)))
 	}

@@ -23,6 +23,8 @@ const (
 	failuresMax = 1_000_000
 	priceMax    = 1_000_000 // USD per 1M tokens
 	week        = 7 * 24 * time.Hour
+
+	yearMin, yearMax = 1, 9999 // of a time
 )
 
 // checker collects what is wrong with one resource.
@@ -221,7 +223,7 @@ func (c *checker) account(r Account, s *State) Resource {
 	c.sealed(&r, s)
 	r.Slots = c.slots(r.Slots)
 	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
-	r.ExpiresAt = utc(r.ExpiresAt)
+	r.ExpiresAt = c.moment("expires_at", r.ExpiresAt)
 	return &r
 }
 
@@ -286,7 +288,7 @@ func (c *checker) key(r Key, s *State) Resource {
 	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
 	r.Slots = c.slots(r.Slots)
 	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
-	r.ExpiresAt = utc(r.ExpiresAt)
+	r.ExpiresAt = c.moment("expires_at", r.ExpiresAt)
 	r.Limits = c.limits(r.Limits, true)
 	c.budget(r.Budget)
 	r.IPs, r.Curfew = c.ips(r.IPs), c.curfew(r.Curfew)
@@ -294,12 +296,16 @@ func (c *checker) key(r Key, s *State) Resource {
 	return &r
 }
 
-// utc copies a time with the precision of the event store.
-func utc(t *time.Time) *time.Time {
+// moment copies a time with the precision of the event store. In UTC its year may be one more than was written: one of five
+// digits could be stored and never read again.
+func (c *checker) moment(field string, t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
 	v := t.UTC().Truncate(time.Microsecond)
+	if y := v.Year(); y < yearMin || y > yearMax {
+		c.fail(field, "must be between the years %d and %d", yearMin, yearMax)
+	}
 	return &v
 }
 

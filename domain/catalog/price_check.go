@@ -116,7 +116,7 @@ func (c *checker) price(r Price) Resource {
 	if r.ID != "" { // else the model is missing, which is said already
 		c.id("id", r.ID, "/*?")
 	}
-	r.EffectiveFrom = utc(r.EffectiveFrom)
+	r.EffectiveFrom = c.moment("effective_from", r.EffectiveFrom)
 	for _, f := range [...]struct{ name, value string }{{"input", r.Input}, {"output", r.Output}} {
 		if f.value == "" {
 			c.fail(f.name, "is required (\"0\" is free)")
