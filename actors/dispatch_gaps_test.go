@@ -144,6 +144,42 @@ func TestTheFirstBudgetOfAnUpstreamCountsWhatIsRunning(t *testing.T) {
 	}
 }
 
+// A price that comes into force while a request waits for a slot of its caller is the one that it is charged, so that it is set aside.
+func TestAPriceThatComesWhileACallerWaitsIsSetAside(t *testing.T) { // B11, B47, pain 73
+	one, dear := 1, time.Now().Add(30*time.Minute)
+	r := newRig(t, upstream("a"), account("a1", "a"),
+		key("k", func(k *catalog.Key) { k.Slots, k.Budget, k.Limits = &one, "strict", &catalog.Limits{Budget: "1"} }),
+		&catalog.Price{ID: "m", Model: "m", PerRequest: "0.25", Input: "0", Output: "0"},
+		&catalog.Price{ID: "m2", Model: "m", PerRequest: "2", Input: "0", Output: "0", EffectiveFrom: &dear})
+	h, free := r.holding()
+	r.reply("a", whole(okBody))
+	w := r.asking()
+	r.until("the queue of the caller", func() bool { st, _ := r.system.KeyStatus("k"); return st.Running == 2 })
+	r.late.Store(int64(time.Hour))
+	close(free)
+	<-h.over
+	if <-w.over; w.Status != 429 || !strings.Contains(w.body(), "API_KEY_QUOTA_EXCEEDED") {
+		t.Errorf("%d %s", w.Status, w.body())
+	}
+	if st, _ := r.system.KeyStatus("k"); st.Spending[0].Spent != money.USD/4 || st.Spending[0].Reserved != 0 {
+		t.Errorf("%+v", st.Spending)
+	}
+}
+
+// One that may come between the reservation and the admission is set aside, too.
+func TestAPriceThatComesInAMomentIsSetAside(t *testing.T) {
+	moment := time.Now().Add(400 * time.Millisecond)
+	r := newRig(t, upstream("a"), account("a1", "a"),
+		key("k", func(k *catalog.Key) { k.Budget, k.Limits = "strict", &catalog.Limits{Budget: "1"} }),
+		&catalog.Price{ID: "m", Model: "m", PerRequest: "0.25", Input: "0", Output: "0"},
+		&catalog.Price{ID: "m2", Model: "m", PerRequest: "2", Input: "0", Output: "0", EffectiveFrom: &moment})
+	r.reply("a", whole(okBody))
+	w := r.asking()
+	if <-w.over; w.Status != 429 || !strings.Contains(w.body(), "API_KEY_QUOTA_EXCEEDED") {
+		t.Errorf("%d %s", w.Status, w.body())
+	}
+}
+
 // Pictures are bounded by how many the client asks for, as long as they have a price.
 func TestPicturesAreSetAsideByStrictLimits(t *testing.T) { // pains 23, 24
 	r := newRig(t, upstream("a", func(u *catalog.Upstream) { u.Capabilities = []dialect.Capability{dialect.CapExtended} }), account("a1", "a"),

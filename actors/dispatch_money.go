@@ -241,9 +241,25 @@ func (l *life) worst(offers []catalog.Offer) pricing.Bound {
 		most := bounds(l.c)
 		p.most = &most
 	}
-	b, err := l.snap.Worst(payer(&l.c.Ask), *p.most, l.c.At, offers...)
-	if err != nil {
-		return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
+	var most pricing.Bound
+	for _, at := range l.priced() {
+		b, err := l.snap.Worst(payer(&l.c.Ask), *p.most, at, offers...)
+		if err != nil {
+			return pricing.Bound{Upstream: limit.Unbounded, Caller: limit.Unbounded}
+		}
+		most = most.Max(b)
 	}
-	return b
+	return most
+}
+
+// soon is longer than it takes from a reservation until its request is admitted: what waits is admitted before it does.
+const soon = time.Second
+
+// priced is when the prices are in force that will count: those of the moment of Admitted, which has come or will in a moment.
+func (l *life) priced() []time.Time {
+	if l.version > 0 {
+		return []time.Time{l.admittedAt.Truncate(time.Microsecond)}
+	}
+	now := l.now()
+	return []time.Time{now, now.Add(soon)}
 }
