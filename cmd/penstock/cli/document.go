@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,7 @@ func (d *document) name() string { return strings.TrimSpace(d.kind + " " + d.id)
 // parseDocuments reads YAML of any number of documents; empty ones are passed over. Errors name file and line.
 func parseDocuments(file string, text []byte) ([]document, error) {
 	var all []document
-	for _, part := range split(string(text)) {
+	for _, part := range split(strings.TrimPrefix(string(text), "\ufeff")) { // some editors begin files with that mark
 		parsed, err := parser.ParseBytes([]byte(part.text), 0)
 		if err != nil {
 			return nil, syntax(file, part.above, err)
@@ -187,12 +188,22 @@ func (w *walker) scalar(node ast.Node, path string) error {
 		w.out.WriteString("null")
 		return nil
 	case *ast.IntegerNode:
-		fmt.Fprintf(&w.out, "%d", n.Value)
-		return nil
+		return w.whole(n, path)
 	case *ast.FloatNode:
 		return w.number(n, path)
 	}
 	return w.fail(node, path, "a %s is not supported", strings.ToLower(node.Type().YAMLName()))
+}
+
+// decimalDigits are those of a whole number that means the same to everybody: 010 is eight to some.
+var decimalDigits = regexp.MustCompile(`^[-+]?(?:0|[1-9][0-9_]*)$`)
+
+func (w *walker) whole(n *ast.IntegerNode, path string) error {
+	if digits := n.Token.Value; !decimalDigits.MatchString(digits) {
+		return w.fail(n, path, "%s is not a decimal number (a text needs quotes)", digits)
+	}
+	fmt.Fprintf(&w.out, "%d", n.Value)
+	return nil
 }
 
 // number writes a decimal as it stands in the file, never through a float.

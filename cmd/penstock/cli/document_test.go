@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -73,6 +74,9 @@ func TestBrokenYAMLIsNamedByFileAndLine(t *testing.T) {
 		"a tag":           {"kind: key\nid: !!str x\n", "f.yaml:2: id: tags such as !!str are not supported"},
 		"a merge":         {"a: &a {b: c}\nd:\n  <<: *a\n", "f.yaml:3: d: merge keys (<<) are not supported"},
 		"not a number":    {"kind: key\nslots: .nan\n", "f.yaml:2: slots: "},
+		"an octal":        {"kind: user\nlimits:\n  budget: 010\n", "f.yaml:3: limits.budget: 010 is not a decimal number"},
+		"hex digits":      {"kind: key\nslots: 0x10\n", "f.yaml:2: slots: 0x10 is not a decimal number"},
+		"binary digits":   {"kind: key\nslots: 0b11\n", "f.yaml:2: slots: 0b11 is not a decimal number"},
 		"unknown anchor":  {"kind: key\nid: *x\n", "f.yaml:2: "},
 		"aliases in laps": {strings.Repeat("[", 200) + strings.Repeat("]", 200), "f.yaml:1: "},
 	} {
@@ -81,6 +85,13 @@ func TestBrokenYAMLIsNamedByFileAndLine(t *testing.T) {
 		require.True(t, strings.HasPrefix(err.Error(), c.want), "%s: %s", name, err)
 		require.NotContains(t, err.Error(), "\n", name)
 	}
+}
+
+func TestWholeNumbersAndTheMarkOfAnEditorAreRead(t *testing.T) {
+	all, err := parseDocuments("f.yaml", []byte("\ufeffkind: key\na: 0\nb: -12\nc: 1_000\n"))
+	require.NoError(t, err)
+	require.Equal(t, `{"kind":"key","a":0,"b":-12,"c":1000}`, string(all[0].json))
+	require.Equal(t, "key", all[0].kind)
 }
 
 func TestAliasesRepeatWhatTheirAnchorSays(t *testing.T) {
@@ -98,4 +109,27 @@ func TestResourcesAreWrittenAsYAMLThatReadsBackTheSame(t *testing.T) {
 	all, err := parseDocuments("out.yaml", b)
 	require.NoError(t, err)
 	require.Equal(t, resource, string(all[0].json), string(b))
+}
+
+// Whatever a text holds, an export gives it back: as a value, as a name, in a list and in an object of a list.
+func TestEveryTextReadsBackTheSame(t *testing.T) {
+	parts := []string{"", "a", "on", "Yes", "null", "~", "true", "y", "1", "0x1F", "010", "1e3", ".5", ".inf", "-.inf", ".nan", "Infinity", "1_000",
+		"30s", "1h30m", "2027-01-01", "2027-01-02T03:04:05Z", "12:30", "-", "---", "...", "- a", ":", "a: b", "a:b", "a:", "#", "a #b", "'", "\"", "it's",
+		"\\", "\\n", "\n", "a\nb", "a\n", "\na", " a", "a ", "\t", "a\tb", "\r\n", "a\rb", "\x01", "\x7f", "é", "\u0085", "\u00a0", "\u2028", "\ufeff",
+		"😀", "<<", "&a", "*a", "a*", "!x", "%", "@", "`", "|", "|-", ">", "{}", "[]", "a, b", "?", "? a", "=", "${X}", "^gpt-[0-9]+$", "sk-***1234", "http://127.0.0.1:1/v1"}
+	for _, a := range parts {
+		for _, b := range parts {
+			both := a + b
+			quoted, err := json.Marshal(both)
+			require.NoError(t, err)
+			q := string(quoted)
+			want := `{"v":` + q + `,"w":{"` + "n" + q[1:] + `:1,"o":{"x":[]}},"l":[` + q + `,[` + q + `,{}],{"z":` + q + `,"n":null}],` + q + `:"k"}`
+			y, err := resourceYAML([]byte(want))
+			require.NoError(t, err, want)
+			all, err := parseDocuments("out.yaml", y)
+			require.NoError(t, err, string(y))
+			require.Len(t, all, 1, string(y))
+			require.JSONEq(t, want, string(all[0].json), string(y))
+		}
+	}
 }
