@@ -52,9 +52,12 @@ func (g *Gateway) openData() error {
 	if g.store, g.spool, err = openDrained(logProgress(context.Background(), g.log, time.Now), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
 		return err
 	}
-	token, _, err := secrets.LoadToken(dir, g.config.AdminToken)
+	token, origin, err := secrets.LoadToken(dir, g.config.AdminToken)
 	if err != nil {
 		return errors.Wrap(err, "admin token")
+	}
+	if origin.Loose {
+		g.log.Warn("admin token can be read by others", "path", origin.Path)
 	}
 	g.adminToken = string(token)
 	key, origin, err := secrets.LoadKey(dir, g.config.SecretKey)

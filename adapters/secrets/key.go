@@ -107,7 +107,11 @@ func HasKey(folder string) bool {
 
 func load(folder, name, configured string, generate func() string) (string, Origin, error) {
 	if configured != "" {
-		return configured, Origin{}, nil
+		text := strings.TrimSpace(configured) // as of a file: what mounts a secret may leave its line break on it
+		if text == "" {
+			return "", Origin{}, errors.Newf("what is configured in place of %s is blank", name)
+		}
+		return text, Origin{}, nil
 	}
 	path := filepath.Join(folder, name)
 	text, loose, err := read(path)

@@ -114,6 +114,13 @@ func TestAnAccountsCredentialNeverStaysInTheResource_C32(t *testing.T) {
 	if err != nil || x.Credential != "" || !x.CredentialUnchanged || r.(*Account).SecretVersion != 0 {
 		t.Errorf("masked: %+v, %+v, %v", r, x, err)
 	}
+	for _, secret := range []string{"sk-abcdef123456\n", " sk-abcdef123456", "sk-abcdef\r\nx-team: 1", "sk-abc\x00def123456"} {
+		text, _ := json.Marshal(map[string]string{"id": "a-1", "upstream": "a", "api_key": secret})
+		_, x, err := DecodeResource(KindAccount, text)
+		if x.Credential != "" || err == nil || !strings.HasPrefix(err.Error(), "account a-1: api_key: has control characters") || strings.Contains(err.Error(), "abc") {
+			t.Errorf("%q: %v", secret, err)
+		}
+	}
 	for secret, want := range map[string]string{"": "", "short": "***", "12345678901": "***", "123456789012": "123***9012", "äääääääääääää": "ä?***ää"} {
 		if got := Mask(secret); got != want {
 			t.Errorf("Mask(%q) = %q, want %q", secret, got, want)

@@ -72,8 +72,9 @@ func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string
 	if r.Kind() == KindWebhook && len(plain) < webhookSecretMin && plain != "" {
 		return fmt.Sprintf("is shorter than %d bytes", webhookSecretMin)
 	}
-	if r.Kind() == KindAccount && strings.ContainsFunc(plain, isControl) { // it would cut the header that it is sent in
-		return "has control characters, such as the end of a line"
+	// It would cut the header that it is sent in, or lose its ends there.
+	if r.Kind() == KindAccount && (strings.TrimSpace(plain) != plain || strings.ContainsFunc(plain, isControl)) {
+		return "has control characters, such as the end of a line, or spaces around it"
 	}
 	extras.Credential, tree[field] = plain, Mask(plain)
 	return ""

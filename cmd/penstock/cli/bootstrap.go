@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/cockroachdb/errors"
 
@@ -32,7 +33,7 @@ var providers = []struct {
 func ProvidersFrom(getenv func(string) string) ([]Provider, error) {
 	var all []Provider
 	for _, p := range providers {
-		credential := getenv(p.env)
+		credential := strings.TrimSpace(getenv(p.env)) // what mounts a secret may leave its line break on it
 		if credential == "" {
 			continue
 		}

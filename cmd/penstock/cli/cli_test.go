@@ -362,7 +362,7 @@ func TestCommandsFindTheGateway(t *testing.T) {
 	require.Contains(t, d.fails(1, "logs", "--data", filepath.Join(d.folder, "none")), "no data folder")
 
 	// A gateway listens where serve would, but it is not known to be that of the folder that was named: nothing is written to it.
-	d.env["PENSTOCK_ADMIN_LISTEN"], d.env["PENSTOCK_ADMIN_TOKEN"] = strings.TrimPrefix(d.url, "http://"), adminToken
+	d.env["PENSTOCK_ADMIN_LISTEN"], d.env["PENSTOCK_ADMIN_TOKEN"] = strings.TrimPrefix(d.url, "http://"), adminToken+"\n" // as mounted secrets are
 	d.ok("get", "users")
 	for _, args := range [][]string{{"key", "create", "--id", "k"}, {"get", "users"}, {"apply", "-f", d.file("u.yaml", "kind: user\nid: u\n")}, {"credit", "u", "5"}} {
 		require.Contains(t, d.fails(1, append(args, "--data", d.folder)...), "no gateway of the data folder "+d.folder+" is running", args)
@@ -481,6 +481,9 @@ func TestProvidersComeFromTheEnvironment(t *testing.T) {
 	changes, err := catalog.DecideAll(state, cmds)
 	require.NoError(t, err)
 	require.Len(t, changes, 4)
+	mounted, err := ProvidersFrom(func(name string) string { return env[name] + "\n" })
+	require.NoError(t, err)
+	require.Equal(t, found, mounted, "a line break that is no part of it, and a variable that holds nothing else")
 	none, err := ProvidersFrom(func(string) string { return "" })
 	require.NoError(t, err)
 	require.Empty(t, none)

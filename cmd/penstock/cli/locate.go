@@ -68,7 +68,7 @@ func (p *Program) connect(cmd *cobra.Command) (*client, origin, Settings, error)
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	token := secrets.Secret(s.AdminToken)
+	token := secrets.Secret(strings.TrimSpace(s.AdminToken)) // as the gateway reads it
 	if token.Reveal() == "" {
 		token, err = secrets.ReadToken(s.Data)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
