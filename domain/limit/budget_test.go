@@ -273,3 +273,23 @@ func TestABudgetDoesWhatItsModelDoes(t *testing.T) {
 		}
 	}
 }
+
+// A clock that went a week ahead and was set back does not open a strict budget until it is there again.
+func TestAStrictBudgetHoldsAfterItsClockWasAhead(t *testing.T) {
+	b := NewBudget("platform", Money{Strict, []Rule{{Period{Kind: Daily}, 3 * cent}}})
+	use := func(id string, at time.Time) Refusal {
+		no := b.Reserve(id, cent, at)
+		if no.OK() {
+			b.Settle(id, cent, at)
+		}
+		return no
+	}
+	for i, at := range []time.Time{t0, t0.Add(week), t0.Add(time.Second), t0.Add(2 * time.Second)} {
+		if no := use(string(rune('a'+i)), at); !no.OK() {
+			t.Fatalf("%d: %+v", i, no)
+		}
+	}
+	if no := use("e", t0.Add(3*time.Second)); no.OK() || !no.Reopens.After(t0) || no.Reopens.After(t0.Add(day)) {
+		t.Errorf("%+v", no)
+	}
+}

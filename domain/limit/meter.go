@@ -150,12 +150,13 @@ func (m *meter) room(need, own money.Amount, now int64) (ok bool, no Refusal) {
 	reserved := m.reserved - own
 	for i := range m.sums {
 		s := &m.sums[i]
-		if s.advance(now); s.spent <= s.Limit-reserved-need {
+		spent, _ := s.at(now)
+		if spent <= s.Limit-reserved-need {
 			continue
 		}
 		opens := s.reopens(s.Limit-reserved-need, now)
 		reason := s.Period.String()
-		if s.spent <= s.Limit-need {
+		if spent <= s.Limit-need {
 			reason = ReasonReserved
 		}
 		if ok || opens == 0 && latest != 0 || opens > latest && latest != 0 {
@@ -214,10 +215,10 @@ type Sum struct {
 func (m *meter) appendView(list []Sum, now int64) []Sum {
 	for i := range m.sums {
 		s := &m.sums[i]
-		s.advance(now)
-		v := Sum{Rule: s.Rule, Spent: s.spent, Reserved: m.reserved, Percent: percent(s.spent, s.Limit), Exceeded: s.spent >= s.Limit}
-		if at := s.resets(); at != 0 {
-			v.ResetsAt = micro(at)
+		spent, end := s.at(now)
+		v := Sum{Rule: s.Rule, Spent: spent, Reserved: m.reserved, Percent: percent(spent, s.Limit), Exceeded: spent >= s.Limit}
+		if end != 0 {
+			v.ResetsAt = micro(end)
 		}
 		if v.Exceeded {
 			if at := s.reopens(s.Limit-smallest, now); at != 0 {

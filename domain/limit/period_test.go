@@ -76,6 +76,60 @@ func TestWindowsOfASubscriptionAreExactAtTheirEdges(t *testing.T) {
 }
 
 // A rolling rule never forgets early, and late by at most a cell (a 1440th of its hours, in whole minutes).
+// A clock that goes ahead and is set back finds what was spent in the present period, and goes on counting there; so do late facts and
+// those that are folded again.
+func TestAClockThatWentAheadAndIsSetBackForgetsNothing(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		p := []Period{{Kind: Daily}, {Kind: Monthly}, {Kind: Fixed, From: t0, Every: week}}[seed%3]
+		type spend struct {
+			at int64
+			a  money.Amount
+		}
+		var spent []spend
+		s := newSum(Rule{Period: p}, 0)
+		add := func(at time.Time) {
+			x := spend{at.UnixMicro(), money.Amount(1 + r.Int64N(9))}
+			spent = append(spent, x)
+			s.add(x.at, x.a)
+		}
+		check := func(s *sum, now time.Time) {
+			t.Helper()
+			start, end := p.bounds(now.UnixMicro())
+			var want money.Amount
+			for _, x := range spent {
+				if start <= x.at && x.at < end {
+					want += x.a
+				}
+			}
+			if got, ends := s.at(now.UnixMicro()); got != want || ends != end {
+				t.Fatalf("seed %d, %s: %s until %d at %s, want %s until %d", seed, p, got, ends, now, want, end)
+			}
+		}
+		now, ahead := t0, 0
+		for range 200 {
+			now = now.Add(time.Duration(r.Int64N(int64(8 * time.Hour))))
+			check(&s, now)
+			add(now)
+			if r.IntN(20) == 0 {
+				s.add(now.Add(-time.Duration(1+r.IntN(99))*31*day).UnixMicro(), 7) // of long ago, as a repricing: it counts nowhere
+			}
+			if ahead < 2 && r.IntN(20) == 0 {
+				wrong := now.Add(time.Duration(1000+100*r.IntN(9)) * day)
+				ahead++
+				check(&s, wrong)
+				add(wrong)
+			}
+			check(&s, now)
+		}
+		again := newSum(Rule{Period: p}, 0)
+		for _, x := range spent {
+			again.add(x.at, x.a)
+		}
+		check(&again, now)
+	}
+}
+
 func TestARollingSumForgetsNothingEarlyAndNothingLaterThanACell(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -94,7 +148,7 @@ func TestARollingSumForgetsNothingEarlyAndNothingLaterThanACell(t *testing.T) {
 				spends = append(spends, x)
 				s.add(x.at, x.a)
 			}
-			s.advance(now)
+			s.slide(now)
 			var least, most money.Amount
 			for _, x := range spends {
 				if x.at > now-s.length() {
@@ -116,10 +170,10 @@ func TestARollingSumForgetsNothingEarlyAndNothingLaterThanACell(t *testing.T) {
 				for _, x := range spends {
 					copied.add(x.at, x.a)
 				}
-				if copied.advance(opens - 1); copied.spent <= target {
+				if copied.slide(opens - 1); copied.spent <= target {
 					t.Fatalf("seed %d: it opens before %s", seed, micro(opens))
 				}
-				if copied.advance(opens); copied.spent > target {
+				if copied.slide(opens); copied.spent > target {
 					t.Fatalf("seed %d: it is not open at %s", seed, micro(opens))
 				}
 			}
