@@ -60,6 +60,9 @@ func plainly(body []byte) []byte {
 	})
 }
 
+// ofChat is the bound of a chat, which completions pass over.
+var ofChat = quoted("max_completion_tokens")
+
 // equipped are requests with tools, before which some providers put a prompt of their own: hundreds of tokens, and as many
 // again for each of the tools that they bring themselves. toolsMax is more than any of them is known to.
 var equipped = quoted("tools", "functions")
@@ -75,7 +78,7 @@ const (
 func bounds(c *Call) pricing.Ask {
 	body := plainly(c.Body)
 	a := pricing.Ask{Input: int64(len(c.Body)), MaxOutput: c.Scan.MaxOutput, Choices: c.Scan.Choices}
-	if c.Endpoint.Kind == dialect.Other && c.Endpoint.Path != completionsPath {
+	if completion := c.Endpoint.Path == completionsPath; c.Endpoint.Kind == dialect.Other && (!completion || hasAny(body, ofChat)) {
 		a.MaxOutput = 0 // no bound there
 	}
 	if hasAny(body, equipped) {

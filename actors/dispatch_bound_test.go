@@ -43,6 +43,8 @@ func TestTheBoundsOfARequestAreThoseOfAnyReader(t *testing.T) {
 		{completions, `{"max_tokens":5,"n":2,"prompt":["a","b","c"]}`, whole, 5, 6, 0},
 		{completions, `{"max_tokens":5,"promp\u0074":[[1,2],[3]]}`, whole, 5, 2, 0},
 		{completions, `{"max_tokens":5,"prompt":[1,2,3]}`, whole, 5, 0, 0},
+		{completions, `{"max_completion_tokens":1,"prompt":"a"}`, whole, 0, 0, 0},
+		{"/v1/embeddings", `{"max_tokens":1,"input":"a"}`, whole, 0, 0, 0},
 		{completions, `{"max_tokens":5,"n":"2","prompt":["a","b"]}`, whole, 5, unknown, 0},
 		{completions, `{"max_tokens":5,"n":1e300,"prompt":["a","b"]}`, whole, 5, 1 << 40, 0},
 
