@@ -29,7 +29,7 @@ func (l *life) outgoing(fresh bool) *Outgoing {
 func withOwn(client []Header, own map[string]string) []Header {
 	to := make([]Header, 0, len(client)+len(own)+2)
 	for _, h := range client {
-		if _, replaced := own[strings.ToLower(h.Name)]; !replaced {
+		if !names(own, h.Name) {
 			to = append(to, h)
 		}
 	}
@@ -37,6 +37,16 @@ func withOwn(client []Header, own map[string]string) []Header {
 		to = append(to, Header{name, value})
 	}
 	return to
+}
+
+// names says that a header is among the own ones, however either is spelled.
+func names(own map[string]string, header string) bool {
+	for name := range own {
+		if strings.EqualFold(name, header) {
+			return true
+		}
+	}
+	return false
 }
 
 // authorization is the header in which the dialect's providers take a credential.

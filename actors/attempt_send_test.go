@@ -1,8 +1,11 @@
 package actors_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/catalog"
 )
 
@@ -35,6 +38,27 @@ func TestTheUpstreamIsAskedForTheModelThatWasAllowed(t *testing.T) {
 		}
 		if got != c.target {
 			t.Errorf("%s with %s: the upstream was asked for %q", c.path, c.body, got)
+		}
+	}
+}
+
+// A header that the operator sets at an upstream takes the place of the client's, however either is spelled.
+func TestTheOperatorsHeaderTakesThePlaceOfTheClients(t *testing.T) {
+	for _, name := range []string{"x-team", "X-Team", "X-TEAM"} {
+		r := newRig(t, upstream("a", func(u *catalog.Upstream) { u.Headers = map[string]string{name: "ours"} }), account("a1", "a"), key("k"))
+		var got []string
+		r.ups.script = func(o *actors.Outgoing) reply {
+			for _, h := range o.Headers {
+				if strings.EqualFold(h.Name, "x-team") {
+					got = append(got, h.Value)
+				}
+			}
+			return whole(`{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+		}
+		call := r.chat()
+		call.Headers = []actors.Header{{Name: "X-Team", Value: "theirs"}, {Name: "X-Other", Value: "o"}}
+		if x := r.run(call); x.Status != 200 || !slices.Equal(got, []string{"ours"}) {
+			t.Errorf("%s: %d, the upstream gets %q", name, x.Status, got)
 		}
 	}
 }

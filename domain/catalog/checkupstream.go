@@ -152,8 +152,13 @@ var refusedHeaders = map[string]string{
 }
 
 func (c *checker) headers(given map[string]string) map[string]string {
+	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		field := "headers." + name
+		if seen[strings.ToLower(name)] {
+			c.fail(field, "is named twice")
+		}
+		seen[strings.ToLower(name)] = true
 		if reason, bad := refusedHeaders[strings.ToLower(name)]; bad {
 			c.fail(field, "%s", reason)
 		}

@@ -146,6 +146,7 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 		{with(func(u *Upstream) { u.Multipliers.Output = "1.00001" }), "upstream openai-main: multipliers.output: must be a decimal"},
 		{with(func(u *Upstream) { u.OnDisconnect = "drain_up_to:soon" }), `upstream openai-main: on_disconnect: drain_up_to needs a duration of 1ms..24h, not "soon"`},
 		{with(func(u *Upstream) { u.Headers = map[string]string{"Authorization": "x"} }), "upstream openai-main: headers.Authorization: holds a credential; it belongs into an account"},
+		{with(func(u *Upstream) { u.Headers = map[string]string{"x-a": "x", "X-A": "y"} }), "upstream openai-main: headers.x-a: is named twice"},
 		{with(func(u *Upstream) { u.Headers = map[string]string{"x a": "x"} }), "upstream openai-main: headers.x a: is not a header name"},
 		{with(func(u *Upstream) { u.Headers = map[string]string{"x-a": "x\r\ny: z"} }), "upstream openai-main: headers.x-a: has control characters"},
 		{&Account{ID: "a", Upstream: "nowhere", SecretVersion: 1, Masked: "***"}, "account a: upstream: upstream nowhere does not exist"},
