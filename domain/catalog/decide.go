@@ -95,6 +95,7 @@ func DecideAll(s *State, cmds []Command) ([]Change, error) {
 	ordered := slices.Clone(cmds)
 	slices.SortStableFunc(ordered, func(a, b Command) int { return cmp.Compare(turn(a), turn(b)) })
 	draft := s.Clone()
+	draft.release(cmds)
 	seen := make(map[Ref]bool, len(cmds))
 	var changes []Change
 	var errs []error
@@ -113,6 +114,7 @@ func DecideAll(s *State, cmds []Command) ([]Change, error) {
 		for _, f := range facts {
 			draft.Evolve(f, draft.Revision)
 		}
+		draft.hold(keyOf(cmd))
 		if len(facts) > 0 {
 			ref, _ := RefOf(facts[0])
 			changes = append(changes, Change{ref, version, facts})
@@ -122,6 +124,21 @@ func DecideAll(s *State, cmds []Command) ([]Change, error) {
 		return nil, errors.Join(errs...)
 	}
 	return changes, nil
+}
+
+// release frees the hashes of the keys that the commands are about, so that each is judged by what the others will have: a key
+// may get another id, and two keys may change their secrets. Those that stay take theirs back in their turn, see hold.
+func (s *State) release(cmds []Command) {
+	for _, cmd := range cmds {
+		s.forget(s.rows[keyOf(cmd)].resource)
+	}
+}
+
+// hold takes the hash of a key, if it is one and is there.
+func (s *State) hold(ref Ref) {
+	if k, ok := s.rows[ref].resource.(*Key); ok {
+		s.hashes[k.Hash] = k.ID
+	}
 }
 
 // keyOf is the resource of a command, with the id that a price gets by default.

@@ -357,6 +357,41 @@ func TestDurationsAreWrittenShort(t *testing.T) {
 	}
 }
 
+// Of hashes, too, only the result counts: a key gets another id, keys exchange their secrets or hand them on, in one go and in
+// any order. No two keys have the same one, also when one of them is only named again.
+func TestHashesAreJudgedByTheResult(t *testing.T) {
+	k := func(id string, hash int) Command { return Apply{Resource: &Key{ID: id, Hash: shaHash(hash)}} }
+	for name, c := range map[string]struct {
+		cmds []Command
+		ok   bool
+		want map[string]string // id by hash
+	}{
+		"another id":                {[]Command{k("new", 1), Remove{KindKey, "a"}}, true, map[string]string{shaHash(1): "new", shaHash(2): "b"}},
+		"an exchange":               {[]Command{k("a", 2), k("b", 1)}, true, map[string]string{shaHash(2): "a", shaHash(1): "b"}},
+		"handed on":                 {[]Command{k("c", 1), k("a", 3)}, true, map[string]string{shaHash(1): "c", shaHash(2): "b", shaHash(3): "a"}},
+		"taken":                     {cmds: []Command{k("c", 1)}},
+		"taken from one that stays": {cmds: []Command{k("c", 1), k("a", 1)}},
+		"the same for two":          {cmds: []Command{k("c", 5), k("d", 5)}},
+		"nothing changes":           {[]Command{k("a", 1), k("b", 2)}, true, map[string]string{shaHash(1): "a", shaHash(2): "b"}},
+	} {
+		s := NewState()
+		apply(t, s, &Key{ID: "a", Hash: shaHash(1)}, &Key{ID: "b", Hash: shaHash(2)})
+		for range 2 {
+			if _, err := DecideAll(s, c.cmds); (err == nil) != c.ok {
+				t.Errorf("%s: %v", name, err)
+			}
+			slices.Reverse(c.cmds)
+		}
+		changes, _ := DecideAll(s, c.cmds)
+		if evolve(s, changes); c.ok && !reflect.DeepEqual(s.hashes, c.want) {
+			t.Errorf("%s: %v", name, s.hashes)
+		}
+		if _, err := DecideAll(s, []Command{k("z", 1)}); err == nil {
+			t.Errorf("%s: a hash in use is free", name)
+		}
+	}
+}
+
 // A document that says nothing about the revocation of a key neither revokes it nor brings it back to life; one that does, does.
 func TestWhatSaysNothingOfARevocationLeavesIt(t *testing.T) {
 	for _, c := range []struct {
