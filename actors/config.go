@@ -62,6 +62,7 @@ type Catalogue struct {
 	mu          sync.Mutex
 	state       *catalog.State
 	doubtful    bool // an append has failed that may have been stored
+	behind      bool // the state is not in force: its credentials could not be read
 	snapshot    atomic.Pointer[catalog.Snapshot]
 	credentials atomic.Pointer[map[string]credential]
 }
@@ -317,8 +318,14 @@ func (c *Catalogue) commit(ctx context.Context, changes []catalog.Change, secret
 }
 
 // resolve reads the configuration again after an append that may have been stored although it failed, once the store takes
-// appends again: by then it knows. Otherwise all later changes of the same resources would be conflicts.
+// appends again: by then it knows. Otherwise all later changes of the same resources would be conflicts. What is
+// stored and not in force comes into force before it is called unchanged.
 func (c *Catalogue) resolve(ctx context.Context) error {
+	if c.behind {
+		if err := c.enforce(ctx); err != nil {
+			return err
+		}
+	}
 	if !c.doubtful || c.journal.Diverted() != nil {
 		return nil
 	}
@@ -338,6 +345,7 @@ func (c *Catalogue) resolve(ctx context.Context) error {
 
 // enforce puts the state in force.
 func (c *Catalogue) enforce(ctx context.Context) error {
+	c.behind = true
 	opened, err := c.open(context.WithoutCancel(ctx), *c.credentials.Load())
 	if err != nil {
 		return err
@@ -346,5 +354,6 @@ func (c *Catalogue) enforce(ctx context.Context) error {
 	c.credentials.Store(&opened)
 	c.snapshot.Store(snap)
 	c.inForce(snap)
+	c.behind = false
 	return nil
 }

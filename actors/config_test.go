@@ -226,6 +226,21 @@ func TestAFileThatSaysNothingOfARevocationLeavesIt(t *testing.T) {
 	}
 }
 
+// What was stored and could not be put into force is not called unchanged when it is asked for again: it comes into force.
+func TestAWriteThatCouldNotComeIntoForceDoesWhenItIsRepeated(t *testing.T) {
+	o := openOffice(t)
+	o.apply(want(upstream("a")))
+	o.store.blind.Store(true)
+	wish := withSecret(bare("a1", "a"), "sk-one-1234")
+	if _, err := o.Apply(context.Background(), []actors.Wish{wish}, false, false); !errors.Is(err, errDisk) {
+		t.Fatalf("error %v", err)
+	}
+	o.apply(wish)
+	if got, _ := o.Credential("a1"); got != "sk-one-1234" || o.Snapshot().Account("a1") == nil {
+		t.Errorf("in force: %q", got)
+	}
+}
+
 // Whoever asked for a write may go while it is stored: it comes into force all the same.
 func TestAWriteWhoseClientHasGoneComesIntoForce(t *testing.T) {
 	o := openOffice(t)

@@ -30,6 +30,14 @@ type books struct {
 	check func(types string) (hold chan struct{}, fail bool) // of each row that comes
 	lose  bool                                               // the answer to the next append, which is stored
 	doubt func(types string) (lost, stored bool)             // of each row that comes: the answer is lost, and the append with it or not
+	blind atomic.Bool                                        // the next look at a secret of a known version fails
+}
+
+func (b *books) Secret(ctx context.Context, id string, version int64) (*events.Secret, error) {
+	if version > 0 && b.blind.CompareAndSwap(true, false) {
+		return nil, errDisk
+	}
+	return b.Store.Secret(ctx, id, version)
 }
 
 var errDisk = errors.New("no space left on device")
