@@ -24,6 +24,8 @@ const (
 	priceMax    = 1_000_000 // USD per 1M tokens
 	week        = 7 * 24 * time.Hour
 
+	bcryptCostMax = "15" // two digits, as in a hash; some two seconds
+
 	yearMin, yearMax = 1, 9999 // of a time
 )
 
@@ -262,6 +264,8 @@ func (c *checker) key(r Key, s *State) Resource {
 		r.Hash = "sha256:" + hex.EncodeToString(sum[:])
 	} else if !r.IsBcrypt() {
 		c.fail("hash", "must be sha256: and 64 hex digits, or a bcrypt hash ($2a$, $2b$ or $2y$)")
+	} else if r.Hash[4:6] > bcryptCostMax {
+		c.fail("hash", "has a bcrypt cost above %s: whoever tries a key would keep a processor busy for seconds, or days", bcryptCostMax)
 	}
 	if other, taken := s.hashes[r.Hash]; taken && other != r.ID {
 		c.fail("hash", "is already the hash of key %s", other)

@@ -183,6 +183,8 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 		{&Key{ID: "k", Hash: shaHash(1), ExpiresAt: ptr(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)))}, "key k: expires_at: must be between the years 1 and 9999"},
 		{&Price{Model: "m", Input: "1", Output: "1", EffectiveFrom: ptr(time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)))}, "price m: effective_from: must be between the years 1 and 9999"},
 		{&Account{ID: "up-1", Upstream: "up", ExpiresAt: ptr(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, "account up-1: expires_at: must be between the years 1 and 9999"},
+		{&Key{ID: "k", Hash: "$2b$16" + bcryptHash[6:]}, "key k: hash: has a bcrypt cost above 15"},
+		{&Key{ID: "k", Hash: "$2b$31" + bcryptHash[6:]}, "key k: hash: has a bcrypt cost above 15"},
 		{&Setting{Name: "failover.max_atempts", Value: "1"}, "setting failover.max_atempts: name: unknown setting; known are failover.max_attempts, "},
 		{&Setting{Name: "failover.max_attempts", Value: "-1"}, "setting failover.max_attempts: value: must be 0..1,000"},
 		{&Setting{Name: "on_exhausted", Value: "panic"}, "setting on_exhausted: value: must be one of unified, last_answer, bad_gateway"},
