@@ -1,7 +1,9 @@
 package penstock_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,6 +34,7 @@ func TestEarlyRefusals(t *testing.T) {
 	if status, body := r.admin("POST", "/api/v1/keys/revoked/revoke", nil); status/100 != 2 {
 		t.Fatalf("revoke: %d %s", status, body)
 	}
+	r.apply(map[string]any{"kind": "key", "id": "revoked", "hash": fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(revoked))), "models": []string{"*"}})
 	before := up.Stats().All.Requests
 	for _, c := range []struct{ what, secret, want, code string }{
 		{"no key (A14)", "", `{"error":"Missing API key"}`, "MISSING_API_KEY"},
