@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"regexp"
@@ -83,6 +84,17 @@ func redact(_ []string, attr slog.Attr) slog.Attr {
 		attr.Value = slog.StringValue(Redact(value))
 	case error:
 		attr.Value = slog.StringValue(Redact(value.Error()))
+	case []byte:
+		if text := string(value); Redact(text) != text {
+			attr.Value = slog.StringValue(Redact(text))
+		}
+	default:
+		if attr.Value.Kind() != slog.KindAny {
+			return attr
+		}
+		if text := fmt.Sprintf("%+v", value); Redact(text) != text { // lists, maps and structs stay what they are unless they hold one
+			attr.Value = slog.StringValue(Redact(text))
+		}
 	}
 	return attr
 }

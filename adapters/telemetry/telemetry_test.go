@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -44,6 +45,10 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 		log.Info("got sk-live-0123456789", "api_key", "plain0", "Authorization", "plain1", "x-api-key", "plain2",
 			"err", errors.New("GET https://u:plain3@host/v1?key=plain4&a=b: Bearer plain5plain5 refused"),
 			slog.Group("h", "token", "plain6", "body", `{"k":"AIzaSyA0123456789abcdefghij"}`))
+		log.Info("values", "list", []string{"x", "sk-live-0123456789"}, "headers", map[string][]string{"X": {"Bearer plain7plain7"}},
+			"struct", struct{ Text string }{"Bearer plain8plain8"},
+			"bytes", []byte("sk-live-0123456789"), "stringer", &url.URL{Scheme: "https", Host: "host", RawQuery: "key=plain9"})
+		require.NotContains(t, out.String(), "c2stbGl2ZS0wMTIzNDU2Nzg5", "bytes in JSON")
 		require.NotContains(t, out.String(), "plain")
 		require.NotContains(t, out.String(), "0123456789")
 		require.Contains(t, out.String(), "refused")
@@ -52,6 +57,11 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 }
 
 func TestOrdinaryTextIsNotBlotted(t *testing.T) {
+	var out bytes.Buffer
+	log, err := NewLogger(&out, "json", "")
+	require.NoError(t, err)
+	log.Info("x", "list", []string{"a", "b"}, "n", 5)
+	require.Contains(t, out.String(), `"list":["a","b"],"n":5`)
 	for _, text := range []string{"task-force", "http://127.0.0.1:8080/v1", "bearer of news", "risk-assessment"} {
 		require.Equal(t, text, Redact(text))
 	}
