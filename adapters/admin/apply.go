@@ -39,6 +39,9 @@ func (s *Server) applyRoute() {
 }
 
 func (s *Server) apply(ctx context.Context, in *applyInput) (*applyOutput, error) {
+	if in.Body.Prune && len(in.Body.Resources) == 0 { // null, too: what a script sends whose list was not there
+		return nil, invalid("body.resources", "names nothing, and prune would remove everything")
+	}
 	changes := make([]Change, 0, len(in.Body.Resources))
 	places := map[catalog.Ref]string{}
 	var wrong problems

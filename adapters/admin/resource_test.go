@@ -217,3 +217,17 @@ func TestRevocationSurvivesAnOlderFileAndARace(t *testing.T) {
 	}
 	b.refused(http.StatusNotFound, b.ask("POST", "/api/v1/keys/none/revoke", ""))
 }
+
+// A list that names nothing is a list that was not there: pruning by it would remove the whole catalogue.
+func TestNothingIsPrunedByAListThatNamesNothing(t *testing.T) {
+	b := newBench(t)
+	b.ok(http.StatusCreated, b.ask("PUT", "/api/v1/users/u", `{}`))
+	for _, list := range []string{"null", "[]"} {
+		for _, dry := range []string{"false", "true"} {
+			require.Equal(t, []string{"body.resources: names nothing, and prune would remove everything"},
+				b.refused(http.StatusUnprocessableEntity, b.ask("POST", "/api/v1/apply", `{"prune":true,"resources":`+list+`,"dry_run":`+dry+`}`)))
+		}
+	}
+	b.ok(http.StatusOK, b.ask("GET", "/api/v1/users/u", ""))
+	b.ok(http.StatusOK, b.ask("POST", "/api/v1/apply", `{"resources":[]}`))
+}
