@@ -1,8 +1,11 @@
 package admin
 
 import (
+	stdjson "encoding/json"
 	"strconv"
+	"strings"
 
+	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +25,25 @@ func parseFields(document []byte, location string) (fields, error) {
 		return nil, invalid(location, "is not a JSON object: "+err.Error())
 	}
 	return f, nil
+}
+
+// readBody reads a body into what an operation takes. A field that stands twice, in whatever spelling, is an error: the standard
+// library takes the last one, so that a dry run could be none. Documents of resources are looked at by who reads them.
+func readBody(body []byte, into any) error {
+	if _, document := into.(*stdjson.RawMessage); !document {
+		var f fields
+		if err := json.Unmarshal(body, &f); errors.Is(err, jsontext.ErrDuplicateName) {
+			return errors.New("a field is given twice")
+		}
+		seen := map[string]bool{}
+		for name := range f {
+			if seen[strings.ToLower(name)] {
+				return errors.Newf("%s is given twice", strings.ToLower(name))
+			}
+			seen[strings.ToLower(name)] = true
+		}
+	}
+	return stdjson.Unmarshal(body, into)
 }
 
 // text is a field that holds a string; "" when it is absent.

@@ -218,6 +218,22 @@ func TestRevocationSurvivesAnOlderFileAndARace(t *testing.T) {
 	b.refused(http.StatusNotFound, b.ask("POST", "/api/v1/keys/none/revoke", ""))
 }
 
+// A field that stands twice in a body is an error, not the last one of it: what was a dry run to its writer must not be none.
+func TestAFieldThatStandsTwiceInABodyIsRefused(t *testing.T) {
+	b := newBench(t)
+	for _, body := range []string{
+		`{"resources":[{"kind":"user","id":"u"}],"dry_run":true,"dry_run":false}`,
+		`{"resources":[{"kind":"user","id":"u"}],"dry_run":true,"Dry_Run":false}`,
+		`{"resources":[{"kind":"user","id":"u"}],"resources":[{"kind":"user","id":"v"}]}`,
+	} {
+		w := b.ask("POST", "/api/v1/apply", body)
+		require.Contains(t, []int{400, 422}, w.Code, body)
+		require.Contains(t, w.Body.String(), "given twice")
+	}
+	b.refused(http.StatusNotFound, b.ask("GET", "/api/v1/users/u", ""))
+	b.ok(http.StatusOK, b.ask("POST", "/api/v1/apply", `{"resources":[{"kind":"user","id":"u"}],"dry_run":false}`))
+}
+
 // A list that names nothing is a list that was not there: pruning by it would remove the whole catalogue.
 func TestNothingIsPrunedByAListThatNamesNothing(t *testing.T) {
 	b := newBench(t)

@@ -118,6 +118,8 @@ func apiConfig(version string) huma.Config {
 	config.CreateHooks = nil // would add $schema to every answer
 	config.Transformers = []huma.Transformer{withoutValues}
 	config.RejectUnknownQueryParameters = true
+	strict := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	config.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
 	// A deadline for the body would go on while the handler works: net/http reads ahead to notice a client that goes
 	// away, takes the deadline for that, and cancels whatever takes longer, such as a replay. Only holders of the token
 	// come this far.
