@@ -20,7 +20,7 @@ type pull struct {
 
 	read   Position // everything up to here was read, and sent or left out
 	readAt time.Time
-	flight []flying // sent and not acknowledged, in order
+	flight Flight
 
 	saved     Position // the stored checkpoint
 	savedAt   time.Time
@@ -30,13 +30,6 @@ type pull struct {
 	saveDue   <-chan time.Time // nil: nothing to store
 	recheck   *time.Timer
 	backoff   time.Duration // of a source that fails
-}
-
-// flying is a message that its consumer has.
-type flying struct {
-	*message.Message
-	at     Position
-	cancel context.CancelFunc
 }
 
 // run delivers until the context ends.
@@ -98,13 +91,13 @@ func (p *pull) send(m *message.Message, at Position) (again bool, err error) {
 	m.SetContext(ctx)
 	for {
 		var out chan<- *message.Message
-		if len(p.flight) < p.o.Window {
+		if p.flight.Len() < p.o.Window {
 			out = p.out
 		}
-		acked, nacked := p.oldest()
+		acked, nacked := p.flight.Oldest()
 		select {
 		case out <- m:
-			p.flight = append(p.flight, flying{m, at, cancel})
+			p.flight.Sent(m, at, cancel)
 			p.read = at
 			return false, nil
 		case <-acked:
@@ -125,7 +118,7 @@ func (p *pull) send(m *message.Message, at Position) (again bool, err error) {
 func (p *pull) idle() bool {
 	p.recheck.Reset(feedRecheck)
 	for {
-		acked, nacked := p.oldest()
+		acked, nacked := p.flight.Oldest()
 		select {
 		case <-acked:
 			p.acked()
@@ -146,37 +139,21 @@ func (p *pull) idle() bool {
 	}
 }
 
-// oldest are the two ends that the first message in flight may have; nil channels when there is none.
-func (p *pull) oldest() (acked, nacked <-chan struct{}) {
-	if len(p.flight) == 0 {
-		return nil, nil
-	}
-	return p.flight[0].Acked(), p.flight[0].Nacked()
-}
-
 // acked moves on behind the first message in flight.
 func (p *pull) acked() {
-	p.flight[0].cancel()
-	p.flight = p.flight[1:]
+	p.flight.Landed()
 	p.delivered = true
 	p.dirty()
 }
 
 // nacked takes back everything in flight, to be read and sent again.
 func (p *pull) nacked() error {
-	p.read = p.flight[0].at - 1
-	p.ground()
+	p.read = p.floor()
+	p.flight.Ground()
 	if !p.pause(p.o.ResendAfter) {
 		return errEnded
 	}
 	return nil
-}
-
-func (p *pull) ground() {
-	for _, f := range p.flight {
-		f.cancel()
-	}
-	p.flight = nil
 }
 
 func (p *pull) pause(d time.Duration) bool {
@@ -204,8 +181,9 @@ func (p *pull) failed(err error) bool {
 
 // floor is the position up to which everything was acknowledged or left out.
 func (p *pull) floor() Position {
-	if len(p.flight) > 0 {
-		return p.flight[0].at - 1
+	if p.flight.Len() > 0 {
+		at, _ := p.flight.First()
+		return at - 1
 	}
 	return p.read
 }
@@ -244,20 +222,11 @@ func (p *pull) save(ctx context.Context) {
 
 // finish stores the last checkpoint. What is acknowledged at the very end still counts.
 func (p *pull) finish() {
-	for {
-		acked, _ := p.oldest()
-		select {
-		case <-acked:
-			p.acked()
-			continue
-		default:
-		}
-		break
-	}
+	p.flight.LandAll()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), feedSaveTimeout)
 	defer cancel()
 	if p.o.Group != "" {
 		p.save(ctx)
 	}
-	p.ground()
+	p.flight.Ground()
 }

@@ -58,17 +58,10 @@ type handing struct {
 	*groupSubscriber
 	ctx    context.Context
 	page   []feedFact
-	next   int         // the first that was not handed on
-	fresh  *feedFlight // it, once it is made
-	flying []feedFlight
-}
-
-// feedFlight is a message that the consumer has, or is to get.
-type feedFlight struct {
-	*message.Message
-	place  int // in the page
-	cancel context.CancelFunc
-	until  time.Time
+	next   int                // the first that was not handed on
+	fresh  *message.Message   // it, once it is made
+	cancel context.CancelFunc // of fresh
+	flight events.Flight
 }
 
 // hand returns when all of a page is acknowledged; when the time for it is over; or when the subscription ends (false).
@@ -77,32 +70,37 @@ func (g *groupSubscriber) hand(ctx context.Context, page []feedFact, to chan<- *
 	h := &handing{groupSubscriber: g, ctx: ctx, page: page}
 	begun := time.Now()
 	for open = true; open; {
-		h.acknowledged()
-		send, m := h.offer(to, time.Since(begun) < feedMessageMax)
-		if send == nil && len(h.flying) == 0 || len(h.flying) > 0 && time.Now().After(h.flying[0].until) {
+		h.flight.LandAll()
+		send := h.offer(to, time.Since(begun) < feedMessageMax)
+		if send == nil && h.flight.Len() == 0 || h.left() < 0 {
 			break
 		}
-		open = h.step(send, m)
+		open = h.step(send)
 	}
-	h.acknowledged() // also what was in the last moment
+	h.flight.LandAll() // also what was acknowledged in the last moment
 	through = h.through()
 	h.takeBack()
 	return through, open
 }
 
-// step waits for the next thing to happen; false: the subscription ends.
-func (h *handing) step(send chan<- *message.Message, m *message.Message) (open bool) {
-	var acked, nacked <-chan struct{}
-	limit := time.NewTimer(feedMessageMax)
-	defer limit.Stop()
-	if len(h.flying) > 0 {
-		acked, nacked = h.flying[0].Acked(), h.flying[0].Nacked()
-		limit.Reset(time.Until(h.flying[0].until))
+// left is for how long the oldest message may be out yet.
+func (h *handing) left() time.Duration {
+	if h.flight.Len() == 0 {
+		return feedMessageMax
 	}
+	_, since := h.flight.First()
+	return feedMessageMax - time.Since(since)
+}
+
+// step waits for the next thing to happen; false: the subscription ends.
+func (h *handing) step(send chan<- *message.Message) (open bool) {
+	acked, nacked := h.flight.Oldest()
+	limit := time.NewTimer(h.left())
+	defer limit.Stop()
 	select {
-	case send <- m:
-		h.fresh.until = time.Now().Add(feedMessageMax)
-		h.flying, h.fresh, h.next = append(h.flying, *h.fresh), nil, h.next+1
+	case send <- h.fresh:
+		h.flight.Sent(h.fresh, h.page[h.next].at, h.cancel)
+		h.fresh, h.next = nil, h.next+1
 	case <-acked:
 	case <-nacked:
 		h.takeBack()
@@ -116,20 +114,21 @@ func (h *handing) step(send chan<- *message.Message, m *message.Message) (open b
 	return true
 }
 
-// offer is the next message and where it goes; nil: nothing can be sent now.
-func (h *handing) offer(to chan<- *message.Message, early bool) (chan<- *message.Message, *message.Message) {
+// offer makes the next message and says where it goes; nil: nothing can be sent now.
+func (h *handing) offer(to chan<- *message.Message, early bool) chan<- *message.Message {
 	for h.fresh == nil && h.next < len(h.page) && !h.passes(&h.page[h.next]) {
 		h.next++
 	}
-	if h.next == len(h.page) || len(h.flying) >= h.o.Window || !early {
-		return nil, nil
+	if h.next == len(h.page) || h.flight.Len() >= h.o.Window || !early {
+		return nil
 	}
 	if h.fresh == nil {
-		ctx, cancel := context.WithCancel(h.ctx)
-		h.fresh = &feedFlight{Message: h.page[h.next].m.Copy(), place: h.next, cancel: cancel} // a copy: it may come again
+		var ctx context.Context
+		ctx, h.cancel = context.WithCancel(h.ctx)
+		h.fresh = h.page[h.next].m.Copy() // a copy: it may come again
 		h.fresh.SetContext(ctx)
 	}
-	return to, h.fresh.Message
+	return to
 }
 
 // passes says whether a fact is handed on.
@@ -141,32 +140,19 @@ func (g *groupSubscriber) passes(f *feedFact) bool {
 	return g.o.Filter.Message(f.m)
 }
 
-// acknowledged lets go of what was acknowledged, in order.
-func (h *handing) acknowledged() {
-	for len(h.flying) > 0 {
-		select {
-		case <-h.flying[0].Acked():
-			h.flying[0].cancel()
-			h.flying = h.flying[1:]
-			continue
-		default:
-		}
-		return
-	}
-}
-
 // takeBack takes everything back that is out: it comes again.
 func (h *handing) takeBack() {
-	for i := range h.flying {
-		h.flying[i].cancel()
-	}
 	if h.fresh != nil {
-		h.fresh.cancel()
+		h.cancel()
+		h.fresh = nil
 	}
-	if len(h.flying) > 0 {
-		h.next = h.flying[0].place
+	if h.flight.Len() == 0 {
+		return
 	}
-	h.flying, h.fresh = nil, nil
+	for at, _ := h.flight.First(); h.next > 0 && h.page[h.next-1].at >= at; {
+		h.next--
+	}
+	h.flight.Ground()
 }
 
 // rest waits before what was refused comes again.
@@ -185,8 +171,9 @@ func (h *handing) rest() (open bool) {
 // through is the position up to which everything was acknowledged or left out.
 func (h *handing) through() events.Position {
 	switch {
-	case len(h.flying) > 0:
-		return h.page[h.flying[0].place].at - 1
+	case h.flight.Len() > 0:
+		at, _ := h.flight.First()
+		return at - 1
 	case h.next < len(h.page):
 		return h.page[h.next].at - 1
 	}
