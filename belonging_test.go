@@ -2,7 +2,6 @@ package penstock_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -207,49 +206,36 @@ func (b *belongRig) everyLineIsOf() {
 	}
 	outcomes := map[string]int{}
 	lines := map[string]bool{}
-	for page, before := (struct {
-		Items []struct {
-			logged
-			ClientID  string `json:"client_request_id"`
-			UpRequest string `json:"upstream_request_id"`
-			Session   string `json:"session"`
-			Client    string `json:"client"`
+	type line struct {
+		logged
+		ClientID  string `json:"client_request_id"`
+		UpRequest string `json:"upstream_request_id"`
+		Session   string `json:"session"`
+		Client    string `json:"client"`
+	}
+	for l := range everyLine[line](b.rig) {
+		is, known := told[l.ClientID]
+		if !known || lines[l.ClientID] {
+			b.t.Errorf("a line of nobody, or a second one: %+v", l)
+			continue
 		}
-		Next string
-	}{}), "-"; before != ""; before = page.Next {
-		page.Items, page.Next = nil, ""
-		query := "?limit=1000"
-		if before != "-" {
-			query += "&before=" + before
+		lines[l.ClientID] = true
+		outcomes[l.Outcome]++
+		refused := l.Outcome == "rejected" && l.Model == "" // before its body was read
+		if !refused && (l.Session != is.session || l.Model != "m-"+is.of) || l.Client != "codex_cli_rs/"+is.of || l.Key != is.key || l.State != "done" {
+			b.t.Errorf("%+v is logged as %+v", is, l)
 		}
-		status, body := b.admin("GET", "/api/v1/requests"+query, nil)
-		if err := json.Unmarshal(body, &page); status != 200 || err != nil {
-			b.t.Fatalf("%d %v", status, err)
+		if l.UpRequest != "" && l.UpRequest != "up-"+is.of {
+			b.t.Errorf("%s is logged with the upstream's %s", is.of, l.UpRequest)
 		}
-		for _, l := range page.Items {
-			is, known := told[l.ClientID]
-			if !known || lines[l.ClientID] {
-				b.t.Errorf("a line of nobody, or a second one: %+v", l)
-				continue
-			}
-			lines[l.ClientID] = true
-			outcomes[l.Outcome]++
-			refused := l.Outcome == "rejected" && l.Model == "" // before its body was read
-			if !refused && (l.Session != is.session || l.Model != "m-"+is.of) || l.Client != "codex_cli_rs/"+is.of || l.Key != is.key || l.State != "done" {
-				b.t.Errorf("%+v is logged as %+v", is, l)
-			}
-			if l.UpRequest != "" && l.UpRequest != "up-"+is.of {
-				b.t.Errorf("%s is logged with the upstream's %s", is.of, l.UpRequest)
-			}
-			var client, n int64
-			_, _ = fmt.Sscanf(is.of, "tok-%d-%d-z", &client, &n)
-			if l.UsageSource == "reported" && (l.Usage.Input+l.Usage.CachedInput != 1000*client+n || l.Usage.Output != n) && len(l.Attempts) == 1 {
-				b.t.Errorf("%s is logged with the usage %+v", is.of, l.Usage)
-			}
-			early := is.status == 200 && is.last && l.Stream // its head was sent while it waited
-			if !is.gone && is.whole && is.status != 0 && l.Status != is.status && !early {
-				b.t.Errorf("%s got %d and is logged with %+v", is.of, is.status, l)
-			}
+		var client, n int64
+		_, _ = fmt.Sscanf(is.of, "tok-%d-%d-z", &client, &n)
+		if l.UsageSource == "reported" && (l.Usage.Input+l.Usage.CachedInput != 1000*client+n || l.Usage.Output != n) && len(l.Attempts) == 1 {
+			b.t.Errorf("%s is logged with the usage %+v", is.of, l.Usage)
+		}
+		early := is.status == 200 && is.last && l.Stream // its head was sent while it waited
+		if !is.gone && is.whole && is.status != 0 && l.Status != is.status && !early {
+			b.t.Errorf("%s got %d and is logged with %+v", is.of, is.status, l)
 		}
 	}
 	for of, is := range told {

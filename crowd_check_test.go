@@ -1,11 +1,8 @@
 package penstock_test
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // crowdTails is how many calls an upstream may still count that are over: where a client has gone, the connection is closed
@@ -128,24 +125,11 @@ type crowdLine struct {
 // everyRequestHasOneLine compares what the clients know with the log, one by one.
 func (c *crowd) everyRequestHasOneLine(all []saga) map[string]crowdLine {
 	lines := map[string]crowdLine{}
-	for page, before := (struct {
-		Items []crowdLine
-		Next  string
-	}{}), "-"; before != ""; before = page.Next {
-		page.Items, page.Next = nil, ""
-		query := "?limit=1000"
-		if before != "-" {
-			query += "&before=" + before
+	for l := range everyLine[crowdLine](c.rig) {
+		if _, twice := lines[l.ClientID]; twice {
+			c.t.Errorf("request %s has two lines", l.ClientID)
 		}
-		status, body := c.admin("GET", "/api/v1/requests"+query, nil)
-		require.NoError(c.t, json.Unmarshal(body, &page))
-		require.Equal(c.t, 200, status)
-		for _, l := range page.Items {
-			if _, twice := lines[l.ClientID]; twice {
-				c.t.Errorf("request %s has two lines", l.ClientID)
-			}
-			lines[l.ClientID] = l
-		}
+		lines[l.ClientID] = l
 	}
 	outcomes, unread, tooLate := map[string]int{}, 0, 0
 	for _, x := range all {

@@ -157,6 +157,7 @@ func TestABreakerThatOpensIsToldInTheLogAndToWebhooks(t *testing.T) {
 	box.has(t, "alert.breaker_opened", "alert.breaker_closed")
 }
 
+// safeBuffer is a log that many write, and that can be read meanwhile.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -2,6 +2,7 @@ package penstock_test
 
 import (
 	"encoding/json"
+	"iter"
 	"regexp"
 	"strings"
 	"testing"
@@ -119,6 +120,30 @@ type logged struct {
 		WaitedMS int64  `json:"waited_ms"`
 	} `json:"queue"`
 	Excluded []struct{ Upstream, Reason string } `json:"excluded"`
+}
+
+// everyLine reads the whole request log, page by page, newest first.
+func everyLine[T any](r *rig) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for query := "?limit=1000"; query != ""; {
+			var page struct {
+				Items []T
+				Next  string
+			}
+			status, body := r.admin("GET", "/api/v1/requests"+query, nil)
+			if err := json.Unmarshal(body, &page); status != 200 || err != nil {
+				r.t.Fatalf("%d %v", status, err)
+			}
+			for _, l := range page.Items {
+				if !yield(l) {
+					return
+				}
+			}
+			if query = ""; page.Next != "" {
+				query = "?limit=1000&before=" + page.Next
+			}
+		}
+	}
 }
 
 // entry is the log entry of a request.

@@ -1,7 +1,6 @@
 package penstock_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,23 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/penstock/penstock"
 )
-
-// lockedBuffer is a log that many write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
 
 // echoes is an upstream that answers each request with the bytes of its head in place of an answer.
 func echoes(t *testing.T, before string) string {
@@ -57,7 +43,7 @@ func echoes(t *testing.T, before string) string {
 // control plane or a file, and the upstream's credential in no answer (DESIGN 4 and 9; B44, A67).
 func TestSecretsPromptsAndAnswersAreNowhere(t *testing.T) {
 	const ours, prompt, answer = "sk-upstream-0123456789abcdef", "the-very-words-of-a-prompt", "the-very-words-of-an-answer"
-	var log lockedBuffer
+	var log safeBuffer
 	r := newRig(t, func(c *penstock.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -103,7 +89,7 @@ func TestSecretsPromptsAndAnswersAreNowhere(t *testing.T) {
 		t.Fatal("no attempt has failed: nothing was repeated")
 	}
 	r.close()
-	seen["log"] = log.b.String()
+	seen["log"] = log.String()
 	err := filepath.WalkDir(r.config.DataDir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
