@@ -29,9 +29,7 @@ func (g *Gateway) watchBalances(ctx context.Context) {
 			continue
 		}
 		for _, data := range low.of(g.accounts.Accounts(), limit) {
-			a := webhook.Alert{Name: webhook.BalanceLow, At: time.Now().UTC(), Data: data}
-			g.logAlert(a)
-			g.out.hooks.Alert(a)
+			g.alert(webhook.Alert{Name: webhook.BalanceLow, At: time.Now().UTC(), Data: data})
 		}
 	}
 }

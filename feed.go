@@ -93,6 +93,12 @@ func (g *Gateway) logAlerts(ctx context.Context) {
 	}
 }
 
+// alert tells of what only this node knows.
+func (g *Gateway) alert(a webhook.Alert) {
+	g.logAlert(a)
+	g.out.hooks.Alert(a)
+}
+
 // logAlert writes the data as webhooks get it, in a log of text, too.
 func (g *Gateway) logAlert(a webhook.Alert) {
 	data, err := json.Marshal(a.Data)
@@ -128,8 +134,7 @@ func (g *Gateway) watchStore(ctx context.Context) {
 		if fault != nil {
 			a.Name, a.Over, a.Data = webhook.StoreUnavailable, false, webhook.StoreState{Node: g.node, Requests: is, Error: fault.Error()}
 		}
-		g.logAlert(a)
-		g.out.hooks.Alert(a)
+		g.alert(a)
 	}
 }
 

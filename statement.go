@@ -74,13 +74,7 @@ func (g *Gateway) treasury(read readings) treasury {
 // Book implements admin.Ledger.
 func (t treasury) Book(ctx context.Context, fact any) (actors.Booked, error) {
 	done, err := t.Ledger.Book(ctx, fact)
-	switch {
-	case errors.Is(err, events.ErrConflict):
-		return done, admin.Conflict(err)
-	case errors.Is(err, events.ErrUnavailable), errors.Is(err, events.ErrClosed):
-		return done, admin.Unavailable(err)
-	}
-	return done, err
+	return done, refused(err)
 }
 
 // Balance implements admin.Ledger.

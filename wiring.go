@@ -209,13 +209,8 @@ func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admi
 		return admin.Outcome{}, admin.Unavailable(err)
 	}
 	applied, err := c.Catalogue.Apply(ctx, wishes, o.DryRun, o.Prune)
-	switch {
-	case errors.Is(err, events.ErrConflict):
-		return admin.Outcome{}, admin.Conflict(err)
-	case errors.Is(err, events.ErrUnavailable), errors.Is(err, events.ErrClosed):
-		return admin.Outcome{}, admin.Unavailable(err)
-	case err != nil:
-		return admin.Outcome{}, err
+	if err != nil {
+		return admin.Outcome{}, refused(err)
 	}
 	out := admin.Outcome{Revision: c.Revision()}
 	for _, a := range applied {
@@ -231,6 +226,14 @@ func (c configuration) Apply(ctx context.Context, changes []admin.Change, o admi
 		out.Done = append(out.Done, d)
 	}
 	return out, nil
+}
+
+// refused says of an append that failed what the API says: somebody was faster, or the store is away.
+func refused(err error) error {
+	if errors.Is(err, events.ErrConflict) {
+		return admin.Conflict(err)
+	}
+	return unavailable(err)
 }
 
 // check is the condition of a change as a function of the version that is there, 0 for none.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -152,8 +153,8 @@ func ahead(location string, until, now time.Time) error {
 	switch {
 	case !until.After(now):
 		return invalid(location, "is over")
-	case until.UTC().Year() > 9999:
-		return invalid(location, "is after the year 9999")
+	case until.UTC().Year() > catalog.YearMax:
+		return invalid(location, fmt.Sprintf("is after the year %d", catalog.YearMax))
 	}
 	return nil
 }

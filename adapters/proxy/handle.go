@@ -175,9 +175,7 @@ func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refu
 		call.Ask.Model = scan.Model
 	}
 	if call.Endpoint.Model != "" && climbs(call.Ask.Model) {
-		r := failure.New(failure.BodyInvalid, "model")
-		r.Message = "model: a name in a path can not have . or .. between slashes"
-		return &r
+		return invalid("model", "model: a name in a path can not have . or .. between slashes")
 	}
 	call.Ask.Stream = call.Ask.Stream || scan.Stream
 	call.Ask.Session, call.Ask.Continues = scan.Session, scan.Continuation

@@ -85,16 +85,19 @@ func redact(_ []string, attr slog.Attr) slog.Attr {
 	case error:
 		attr.Value = slog.StringValue(Redact(value.Error()))
 	case []byte:
-		if text := string(value); Redact(text) != text {
-			attr.Value = slog.StringValue(Redact(text))
-		}
+		return blotted(attr, string(value))
 	default:
-		if attr.Value.Kind() != slog.KindAny {
-			return attr
+		if attr.Value.Kind() == slog.KindAny {
+			return blotted(attr, fmt.Sprintf("%+v", value))
 		}
-		if text := fmt.Sprintf("%+v", value); Redact(text) != text { // lists, maps and structs stay what they are unless they hold one
-			attr.Value = slog.StringValue(Redact(text))
-		}
+	}
+	return attr
+}
+
+// blotted is a value that is no text, such as a list, a map or a struct: it stays what it is unless its text holds a credential.
+func blotted(attr slog.Attr, text string) slog.Attr {
+	if shown := Redact(text); shown != text {
+		attr.Value = slog.StringValue(shown)
 	}
 	return attr
 }

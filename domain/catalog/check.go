@@ -26,8 +26,11 @@ const (
 
 	bcryptCostMax = "15" // two digits, as in a hash; some two seconds
 
-	yearMin, yearMax = 1, 9999 // of a time
+	yearMin = 1 // of a time
 )
+
+// YearMax is the last year of a time, in UTC: one of five digits could be stored and never read again.
+const YearMax = 9999
 
 // checker collects what is wrong with one resource.
 type checker struct {
@@ -300,15 +303,14 @@ func (c *checker) key(r Key, s *State) Resource {
 	return &r
 }
 
-// moment copies a time with the precision of the event store. In UTC its year may be one more than was written: one of five
-// digits could be stored and never read again.
+// moment copies a time with the precision of the event store. In UTC its year may be one more than was written.
 func (c *checker) moment(field string, t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
 	v := t.UTC().Truncate(time.Microsecond)
-	if y := v.Year(); y < yearMin || y > yearMax {
-		c.fail(field, "must be between the years %d and %d", yearMin, yearMax)
+	if y := v.Year(); y < yearMin || y > YearMax {
+		c.fail(field, "must be between the years %d and %d", yearMin, YearMax)
 	}
 	return &v
 }

@@ -89,7 +89,7 @@ var limitSettings = [...]setting{
 	{"auth.block", "1m", within(time.Second, 24*time.Hour, func(s *Settings) *time.Duration { return &s.Guards.AuthBlock })},
 }
 
-// usdSetting takes 0 for unlimited.
+// usdSetting takes an amount; zero is what 0 means, for the error.
 func usdSetting(zero string, field func(*Settings) *money.Amount) func(*Settings, string) (string, error) {
 	return func(s *Settings, v string) (string, error) {
 		a, err := money.Parse(v)
