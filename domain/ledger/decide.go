@@ -20,7 +20,7 @@ const (
 	amountMax        = 100_000_000 * money.USD // of one booking, and of one window
 	noteMax          = 2000                    // bytes
 	subscriptionsMax = 64                      // of one user
-	yearMin, yearMax = 1970, 9999
+	yearMin          = 1970                    // of a time; the last is catalog.YearMax
 )
 
 // Decide says which facts follow from what an operator wants of a user: the command is the fact itself, as a pointer. None: it
@@ -198,7 +198,7 @@ func (c *checker) subscription(s *Subscription) {
 }
 
 func (c *checker) when(field string, t time.Time) {
-	if y := t.UTC().Year(); y < yearMin || y > yearMax {
-		c.fail(field, "must be between the years %d and %d", yearMin, yearMax)
+	if y := t.UTC().Year(); y < yearMin || y > catalog.YearMax {
+		c.fail(field, "must be between the years %d and %d", yearMin, catalog.YearMax)
 	}
 }

@@ -41,6 +41,16 @@ func (s *State) Evolve(fact any, position int64) {
 	if user == "" {
 		return
 	}
+	s.own(user).evolve(fact, position)
+}
+
+// Skip counts facts of a user that cannot be read.
+func (s *State) Skip(user string, facts int64) {
+	s.own(user).Version += facts
+}
+
+// own is the purse of a user, to be changed; it is made when there is none.
+func (s *State) own(user string) *Purse {
 	if s.of == nil {
 		s.of = map[string]*Purse{}
 	}
@@ -49,18 +59,7 @@ func (s *State) Evolve(fact any, position int64) {
 		p = &Purse{}
 		s.of[user] = p
 	}
-	p.evolve(fact, position)
-}
-
-// Skip counts facts of a user that cannot be read.
-func (s *State) Skip(user string, facts int64) {
-	if s.of == nil {
-		s.of = map[string]*Purse{}
-	}
-	if s.of[user] == nil {
-		s.of[user] = &Purse{}
-	}
-	s.of[user].Version += facts
+	return p
 }
 
 // UserOf is whose stream a fact belongs to; "" when it is none of this package.
