@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/domain/money"
 )
 
@@ -36,11 +37,8 @@ func CostOf(upstream string) string { return "cost/" + upstream }
 // PayableTo is the account with what an upstream is owed.
 func PayableTo(upstream string) string { return "payable/" + upstream }
 
-// PaidByBalance is what Usage.PaidBy says when the user's balance pays, PaidBySubscription begins it when a subscription does.
-const (
-	PaidByBalance      = "balance"
-	PaidBySubscription = "subscription/"
-)
+// PaidByBalance is what Usage.PaidBy says when the user's balance pays.
+const PaidByBalance = limit.PaidByBalance
 
 // Side is one line of a posting.
 type Side struct {
@@ -95,7 +93,7 @@ func (u Usage) payer() string {
 	if u.PaidBy == PaidByBalance {
 		return BalanceOf(u.User)
 	}
-	if id, ok := strings.CutPrefix(u.PaidBy, PaidBySubscription); ok {
+	if id, ok := strings.CutPrefix(u.PaidBy, limit.PaidBySubscription); ok {
 		return SubscriptionOf(u.User, id)
 	}
 	return OwedBy(u.User, u.Key)

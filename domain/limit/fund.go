@@ -36,10 +36,11 @@ func (s *Subscription) rules() []Rule {
 	return list
 }
 
-// Names of who pays, in Settlement facts: a subscription is "subscription/<id>".
+// Names of who pays, in facts.
 const (
-	PaidByNobody  = "" // the user is not limited by money of its own
-	PaidByBalance = "balance"
+	PaidByNobody       = "" // the user is not limited by money of its own
+	PaidByBalance      = "balance"
+	PaidBySubscription = "subscription/" // and its id
 )
 
 // fund is what pays for requests of a user: one subscription, or the balance.
@@ -100,9 +101,10 @@ func (w *wallet) configure(p *Policy, since int64) (missing bool) {
 	subs, gone := make([]*fund, 0, len(p.Subscriptions)), w.gone[:0:0]
 	for i := range p.Subscriptions {
 		s := &p.Subscriptions[i]
-		f := w.fund("subscription/" + s.ID)
+		name := PaidBySubscription + s.ID
+		f := w.fund(name)
 		if f == nil {
-			f = &fund{name: "subscription/" + s.ID}
+			f = &fund{name: name}
 		}
 		f.sub = *s
 		missing = f.m.configure(Money{p.Money.Mode, s.rules()}, since) || missing
