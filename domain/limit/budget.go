@@ -108,5 +108,5 @@ type BudgetView struct {
 
 // View is the state at a time.
 func (b *Budget) View(now time.Time) BudgetView {
-	return BudgetView{b.owner, b.m.mode, b.m.reserved, len(b.held), b.m.appendView(nil, now.UnixMicro())}
+	return BudgetView{b.owner, b.m.mode, b.m.reserved, len(b.held), b.m.views(now.UnixMicro())}
 }

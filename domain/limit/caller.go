@@ -172,19 +172,14 @@ func (c *Caller) rates(k *keyState, r *Request) (no Refusal) {
 	return no
 }
 
-func (c *Caller) charge(o *open, requests, tokens int64) {
-	for _, r := range [...]*rate{&o.key.rate, &c.rate} {
-		r.rpm.Charge(requests, o.at)
-		r.tpm.Charge(tokens, o.at)
-	}
-}
-
 // begin opens a request that is not open, and charges it.
-func (c *Caller) begin(r *Request, k *keyState) *open {
+func (c *Caller) begin(r *Request, k *keyState) {
 	o := c.open.Add(r.ID, 0)
 	o.key, o.at, o.tokens = k, r.At, max(r.Tokens, 0)
-	c.charge(o, 1, o.tokens)
-	return o
+	for _, w := range [...]*rate{&k.rate, &c.rate} {
+		w.rpm.Charge(1, o.at)
+		w.tpm.Charge(o.tokens, o.at)
+	}
 }
 
 // opened is an open request, nil when it is not.

@@ -8,7 +8,7 @@
 //     the very millisecond at which it would be admitted.
 //   - A strict account never spends more than its limit as long as no request costs more than was reserved for it:
 //     spent + reserved ≤ limit at any time. A postpaid one overshoots by no more than what was in flight.
-//   - What is folded from facts (Spend, Charge, Reopen) equals what was counted live.
+//   - What is folded from facts (Spend, Charge) equals what was counted live.
 package limit
 
 import (

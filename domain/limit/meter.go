@@ -211,8 +211,8 @@ type Sum struct {
 	Recovers time.Time    // when it is not exceeded any more; zero when it is not exceeded, or nothing is known to open it
 }
 
-// appendView appends the state of each rule.
-func (m *meter) appendView(list []Sum, now int64) []Sum {
+// views is the state of each rule.
+func (m *meter) views(now int64) (list []Sum) {
 	for i := range m.sums {
 		s := &m.sums[i]
 		spent, end := s.at(now)

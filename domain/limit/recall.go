@@ -37,33 +37,6 @@ func (c *Caller) Charge(key string, requests, tokens int64, at time.Time) {
 	c.rate.tpm.Charge(tokens, at)
 }
 
-// Reopen restores a request that is open: charged, with what was set aside for it. Nothing is asked.
-func (c *Caller) Reopen(r Request, held money.Amount, paidBy string) bool {
-	k := c.keys[r.Key]
-	if k == nil || c.opened(r.ID) != nil {
-		return false
-	}
-	o := c.begin(&r, k)
-	o.payer, o.reserved = c.wallet.fund(paidBy), true
-	for _, m := range [...]struct {
-		meter *meter
-		own   *money.Amount
-	}{{o.payerMeter(), &o.ofPayer}, {&k.money, &o.ofKey}, {&c.money, &o.ofUser}} {
-		if m.meter != nil && m.meter.limited() {
-			m.meter.reserved += held
-			*m.own = held
-		}
-	}
-	return true
-}
-
-func (o *open) payerMeter() *meter {
-	if o.payer == nil {
-		return nil
-	}
-	return &o.payer.m
-}
-
 // Fill counts a settlement from before Reconfigure for the rules that are new since then, and for no other.
 func (c *Caller) Fill(s Spent) {
 	at := s.At.UnixMicro()

@@ -81,15 +81,7 @@ func (c *Caller) Funded(id string) bool {
 	return !o.free
 }
 
-// Held is the most that is set aside for a request at one of its strict limits; a stream is cut there. False when no
-// strict limit holds any.
-func (c *Caller) Held(id string) (most money.Amount, strict bool) {
-	if o := c.opened(id); o != nil {
-		return c.held(o)
-	}
-	return 0, false
-}
-
+// held is the most that is set aside for a request at one of its strict limits. False when no strict limit holds any.
 func (c *Caller) held(o *open) (most money.Amount, strict bool) {
 	if o.payer != nil && o.payer.m.mode == Strict && o.payer.m.limited() {
 		most, strict = o.ofPayer, true

@@ -57,17 +57,17 @@ type KeyView struct {
 // View is the state at a time.
 func (c *Caller) View(now time.Time) View {
 	at := now.UnixMicro()
-	v := View{Rate: c.rate.view(now), Mode: c.money.mode, Sums: c.money.appendView(nil, at), Open: c.open.Len()}
+	v := View{Rate: c.rate.view(now), Mode: c.money.mode, Sums: c.money.views(at), Open: c.open.Len()}
 	if w := &c.wallet; w.needed {
 		s := &w.balance.m.sums[0]
 		v.Balance = &BalanceView{s.Limit - w.overdraft, s.spent, w.balance.m.reserved, w.overdraft}
 	}
 	for _, f := range c.wallet.subs {
 		active := at >= f.sub.Starts.UnixMicro() && !f.expired(at)
-		v.Subscriptions = append(v.Subscriptions, SubscriptionView{f.sub, active, f.m.appendView(nil, at)})
+		v.Subscriptions = append(v.Subscriptions, SubscriptionView{f.sub, active, f.m.views(at)})
 	}
 	for _, k := range c.keys {
-		v.Keys = append(v.Keys, KeyView{k.id, k.rate.view(now), k.money.mode, k.money.appendView(nil, at)})
+		v.Keys = append(v.Keys, KeyView{k.id, k.rate.view(now), k.money.mode, k.money.views(at)})
 	}
 	slices.SortFunc(v.Keys, func(a, b KeyView) int { return cmp.Compare(a.ID, b.ID) })
 	return v
