@@ -122,7 +122,7 @@ func (s *scale) things(n int64, price money.Amount) money.Amount {
 }
 
 func (s *scale) add(v money.Amount, ok bool) money.Amount {
-	total, fits := add(s.total, v)
+	total, fits := sum(s.total, v)
 	s.total, s.over = total, s.over || !ok || !fits
 	return v
 }
@@ -147,10 +147,8 @@ func product(a, b, c, d uint64) (_ money.Amount, ok bool) {
 	return money.Amount(q), q <= math.MaxInt64
 }
 
-// add is the sum of two amounts that are not negative.
-func add(a, b money.Amount) (money.Amount, bool) {
-	if a > math.MaxInt64-b {
-		return 0, false
-	}
-	return a + b, true
+// sum is the sum of two amounts of any sign; ok is false when it exceeds an Amount.
+func sum(a, b money.Amount) (_ money.Amount, ok bool) {
+	c := a + b
+	return c, (c > a) == (b > 0)
 }

@@ -41,15 +41,11 @@ func (s Sheets) cheapest() (low Rates, ok bool) {
 		if sheet == nil {
 			continue
 		}
-		ladder := func(l *Ladder) {
+		for l := range sheet.ladders {
 			take(&l.Flat)
 			for i := range l.Tiers {
 				take(&l.Tiers[i].Rates)
 			}
-		}
-		ladder(&sheet.Ladder)
-		for _, l := range sheet.Services {
-			ladder(l)
 		}
 	}
 	low.Reasoning = low.Output

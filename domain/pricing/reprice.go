@@ -76,9 +76,3 @@ func Reprice(b Book, attempts []Posted) (Repriced, error) {
 	}
 	return r, nil
 }
-
-// sum is the sum of two amounts of any sign.
-func sum(a, b money.Amount) (money.Amount, bool) {
-	c := a + b
-	return c, (c > a) == (b > 0)
-}

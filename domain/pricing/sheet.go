@@ -78,6 +78,18 @@ func (s *Sheet) ladder(service string) (_ *Ladder, own bool) {
 	return l, true
 }
 
+// ladders are the ordinary one and those of the service tiers.
+func (s *Sheet) ladders(yield func(*Ladder) bool) {
+	if !yield(&s.Ladder) {
+		return
+	}
+	for _, l := range s.Services {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
 // Sheets are the prices of one model at one upstream at one time: the one that people set and the one that was synced.
 // Either may be nil; with both nil the model is unpriced.
 type Sheets struct{ Manual, Synced *Sheet }
@@ -88,8 +100,6 @@ type Quote struct {
 	Version string // of the price
 	Origin  Origin
 	Service string // tier of service that it is for; "" is the ordinary one
-	Above   int64  // input tokens above which it holds; 0 and Long false for the flat price
-	Long    bool
 	// Inherited: the upstream reported a tier of service for which there is no price; the ordinary one is charged.
 	Inherited bool
 }
@@ -105,7 +115,7 @@ func (s Sheets) Quote(reported string, input int64) (_ Quote, ok bool) {
 		}
 		l, own := sheet.ladder(service)
 		if t := l.tier(input); t != nil {
-			return Quote{&t.Rates, sheet.Version, sheet.Origin, service, t.Above, true, !own}, true
+			return Quote{&t.Rates, sheet.Version, sheet.Origin, service, !own}, true
 		}
 	}
 	sheet := s.Manual
@@ -116,7 +126,7 @@ func (s Sheets) Quote(reported string, input int64) (_ Quote, ok bool) {
 		return Quote{}, false
 	}
 	l, own := sheet.ladder(service)
-	return Quote{Rates: &l.Flat, Version: sheet.Version, Origin: sheet.Origin, Service: service, Inherited: !own}, true
+	return Quote{&l.Flat, sheet.Version, sheet.Origin, service, !own}, true
 }
 
 // Call says what an attempt is priced by.

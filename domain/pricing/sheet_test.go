@@ -57,7 +57,7 @@ func TestPricesResolveInTheirOrder(t *testing.T) {
 func TestTheThresholdIsExclusiveUnlessItSaysOtherwise(t *testing.T) {
 	s := long("s", Synced, 1, 1)
 	for input, want := range map[int64]Price{199_999: 1, 200_000: 1, 200_001: 2} {
-		if q, _ := (Sheets{Synced: s}).Quote("", input); q.Rates.Input != want || q.Long != (want == 2) {
+		if q, _ := (Sheets{Synced: s}).Quote("", input); q.Rates.Input != want {
 			t.Errorf("%d tokens: %+v", input, q)
 		}
 	}
@@ -100,7 +100,7 @@ func (f fixed) Sheets(_, _, _ string, _ time.Time) Sheets { return Sheets(f) }
 func TestEveryAttemptIsPricedOrSaysWhyNot_A82_B24_C51_E37_E40_Pain5(t *testing.T) {
 	book := fixed{Synced: long("p@3", Synced, 2_000_000, 8_000_000)}
 	got := Settle(book, Call{Model: "m", ServiceTier: "flex"}, Usage{Input: 100, CachedInput: 200_000, Output: 50}, Plain())
-	if got.Version != "p@3" || got.Origin != Synced || !got.Long || got.Above != 200_000 || !got.Inherited || got.Unpriced || got.Caller.Total.String() != "0.8012" {
+	if got.Version != "p@3" || got.Origin != Synced || got.Rates != &book.Synced.Tiers[0].Rates || !got.Inherited || got.Unpriced || got.Caller.Total.String() != "0.8012" {
 		t.Errorf("got %+v, %s", got.Quote, got.Caller.Total)
 	}
 	if got := Settle(fixed{}, Call{Model: "m"}, Usage{Input: 1}, Plain()); !got.Unpriced || got.Reason != PriceNotFound || got.Caller.Total != 0 {

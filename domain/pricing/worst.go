@@ -87,7 +87,7 @@ func most(p *Rates, u *Usage, m *Multipliers, group, key Multiplier) (money.Amou
 	if !costly(p, u, m) || group == 0 || key == 0 {
 		return c.Total, nil
 	}
-	total, ok := add(c.Total, slack)
+	total, ok := sum(c.Total, slack)
 	if !ok {
 		return 0, ErrOverflow
 	}
@@ -153,7 +153,7 @@ func (s Sheets) dearest(input int64) (Rates, error) {
 			continue
 		}
 		flat := i == 0 || s.Manual == nil // the synced flat price is out of reach beside a manual one
-		ladder := func(l *Ladder) {
+		for l := range sheet.ladders {
 			if flat {
 				valid = take(&l.Flat) && valid
 			}
@@ -162,10 +162,6 @@ func (s Sheets) dearest(input int64) (Rates, error) {
 					valid = take(&t.Rates) && valid
 				}
 			}
-		}
-		ladder(&sheet.Ladder)
-		for _, l := range sheet.Services {
-			ladder(l)
 		}
 	}
 	if top.Reasoning = top.Output; !valid {
