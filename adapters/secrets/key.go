@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -71,9 +72,7 @@ type Origin struct {
 // LoadKey returns the configured secret key, or with none configured the one in the data folder, which is made (mode
 // 0600) when it is not there yet.
 func LoadKey(folder, configured string) (Key, Origin, error) {
-	text, origin, err := load(folder, KeyFile, configured, func() string {
-		return base64.RawURLEncoding.EncodeToString(random(make([]byte, len(Key{}))))
-	})
+	text, origin, err := load(folder, KeyFile, configured)
 	if err != nil {
 		return Key{}, origin, err
 	}
@@ -87,9 +86,7 @@ func LoadKey(folder, configured string) (Key, Origin, error) {
 // LoadToken returns the configured admin token, or with none configured the one in the data folder, which is made
 // (mode 0600) when it is not there yet.
 func LoadToken(folder, configured string) (Secret, Origin, error) {
-	text, origin, err := load(folder, TokenFile, configured, func() string {
-		return base64.RawURLEncoding.EncodeToString(random(make([]byte, 32)))
-	})
+	text, origin, err := load(folder, TokenFile, configured)
 	return Secret(text), origin, err
 }
 
@@ -105,7 +102,14 @@ func HasKey(folder string) bool {
 	return err == nil
 }
 
-func load(folder, name, configured string, generate func() string) (string, Origin, error) {
+// generated is a new secret: 32 bytes of chance as base64url.
+func generated() string {
+	var chance [32]byte
+	_, _ = rand.Read(chance[:]) // never fails: it ends the program instead
+	return base64.RawURLEncoding.EncodeToString(chance[:])
+}
+
+func load(folder, name, configured string) (string, Origin, error) {
 	if configured != "" {
 		text := strings.TrimSpace(configured) // as of a file: what mounts a secret may leave its line break on it
 		if text == "" {
@@ -121,7 +125,7 @@ func load(folder, name, configured string, generate func() string) (string, Orig
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", Origin{Path: path}, errors.Wrap(err, "make data folder")
 	}
-	made, err := create(path, generate())
+	made, err := create(path, generated())
 	if err != nil {
 		return "", Origin{Path: path}, err
 	}

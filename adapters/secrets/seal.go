@@ -7,10 +7,8 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 
 	"github.com/cockroachdb/errors"
 )
@@ -83,47 +81,7 @@ func (s *Sealer) Digest(account string, plain Secret) []byte {
 	return mac.Sum(nil)
 }
 
-// SameDigest compares two digests in constant time.
-func SameDigest(a, b []byte) bool { return hmac.Equal(a, b) }
-
 // bound is the additional data of a credential. The version has a fixed width, so no two pairs have the same bytes.
 func bound(account string, version int64) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(version)), account...)
-}
-
-// Sealed is one sealed credential as the store holds it.
-type Sealed struct {
-	Account string
-	Version int64
-	Bytes   []byte
-}
-
-// Unopened names, sorted and once each, the accounts whose credential this sealer does not open.
-func (s *Sealer) Unopened(all []Sealed) []string {
-	var accounts []string
-	for _, one := range all {
-		if _, err := s.Open(one.Account, one.Version, one.Bytes); err != nil {
-			accounts = append(accounts, one.Account)
-		}
-	}
-	slices.Sort(accounts)
-	return slices.Compact(accounts)
-}
-
-// RefuseUnopened is the error with which a gateway refuses to start on a secret key that does not open the stored
-// credentials; it names their accounts. nil when all open.
-func (s *Sealer) RefuseUnopened(all []Sealed) error {
-	accounts := s.Unopened(all)
-	if len(accounts) == 0 {
-		return nil
-	}
-	return errors.WithHint(
-		errors.Wrapf(ErrSealed, "the secret key is not the one that sealed the credentials of %d account(s): %v", len(accounts), accounts),
-		"set PENSTOCK_SECRET_KEY (or the key file in the data folder) to the key that was in use, or register those accounts anew")
-}
-
-// random fills b with chance that cannot be guessed.
-func random(b []byte) []byte {
-	_, _ = rand.Read(b) // never fails: it ends the program instead
-	return b
 }
