@@ -3,7 +3,6 @@
 package telemetry
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,37 +24,11 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: least, ReplaceAttr: redact}
 	switch format {
 	case "", "text":
-		return slog.New(requestHandler{slog.NewTextHandler(w, options)}), nil
+		return slog.New(slog.NewTextHandler(w, options)), nil
 	case "json":
-		return slog.New(requestHandler{slog.NewJSONHandler(w, options)}), nil
+		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, errors.Newf("log format: want text or json, got %q", format)
-}
-
-type requestKey struct{}
-
-// WithRequest makes every log line that is written with the context carry the request's id as "request_id".
-func WithRequest(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestKey{}, id)
-}
-
-// requestHandler adds the id of the request that a line belongs to.
-type requestHandler struct{ slog.Handler }
-
-func (h requestHandler) Handle(ctx context.Context, record slog.Record) error {
-	if id, ok := ctx.Value(requestKey{}).(string); ok {
-		record = record.Clone() // the caller's copy shares its attributes
-		record.AddAttrs(slog.String("request_id", id))
-	}
-	return h.Handler.Handle(ctx, record)
-}
-
-func (h requestHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return requestHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h requestHandler) WithGroup(name string) slog.Handler {
-	return requestHandler{h.Handler.WithGroup(name)}
 }
 
 // blot stands where a secret was.
