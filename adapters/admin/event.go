@@ -28,8 +28,8 @@ type Story struct {
 	Events  []Event           `json:"events"`
 }
 
-// EventsOf takes a stored row apart into its facts.
-func EventsOf(row *events.Committed) ([]Event, error) {
+// eventsOf takes a stored row apart into its facts.
+func eventsOf(row *events.Committed) ([]Event, error) {
 	var objects []json.RawMessage
 	if err := json.Unmarshal(row.Payload, &objects); err != nil {
 		return nil, errors.Wrapf(err, "read event at position %d", row.Position)

@@ -207,7 +207,7 @@ func findEvents(ctx context.Context, store Events, q events.Query) (found []Even
 	var broken error
 	err = store.Find(ctx, q, func(row *events.Committed) bool {
 		var all []Event
-		if all, broken = EventsOf(row); broken != nil {
+		if all, broken = eventsOf(row); broken != nil {
 			return false
 		}
 		rows, last = rows+1, row.Last()

@@ -33,9 +33,6 @@ var kinds = []kind{
 // Plural is the path of a kind under /api/v1; "" for what is no kind.
 func Plural(k catalog.Kind) string { return kindOf(k).path }
 
-// Ident is the name of the field that holds the id of a kind.
-func Ident(k catalog.Kind) string { return kindOf(k).id }
-
 func kindOf(name catalog.Kind) kind {
 	for _, k := range kinds {
 		if k.kind == name {

@@ -130,12 +130,6 @@ func apiConfig(version string) huma.Config {
 // Handler is the API without a listener.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// OpenAPI is the description of the API as JSON.
-func (s *Server) OpenAPI() ([]byte, error) {
-	b, err := s.api.OpenAPI().MarshalJSON()
-	return b, errors.Wrap(err, "write OpenAPI document")
-}
-
 // Serve answers on the listener until Close; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
