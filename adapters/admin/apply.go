@@ -56,8 +56,7 @@ func (s *Server) apply(ctx context.Context, in *applyInput) (*applyOutput, error
 		changes = append(changes, change)
 	}
 	if len(wrong.found) > 0 {
-		return nil, &huma.ErrorModel{Status: http.StatusUnprocessableEntity, Title: title(http.StatusUnprocessableEntity),
-			Detail: summary(wrong.found), Errors: wrong.found}
+		return nil, problemOf(http.StatusUnprocessableEntity, summary(wrong.found), wrong.found...)
 	}
 	outcome, err := s.ports.Catalog.Apply(ctx, changes, Options{DryRun: in.Body.DryRun, Prune: in.Body.Prune})
 	if err != nil {
@@ -68,11 +67,7 @@ func (s *Server) apply(ctx context.Context, in *applyInput) (*applyOutput, error
 			return "body"
 		}, err)
 	}
-	done := outcome.Done
-	if done == nil {
-		done = []Done{}
-	}
-	return &applyOutput{ApplyAnswer{Revision: outcome.Revision, DryRun: in.Body.DryRun, Resources: done}}, nil
+	return &applyOutput{ApplyAnswer{Revision: outcome.Revision, DryRun: in.Body.DryRun, Resources: listed(outcome.Done)}}, nil
 }
 
 // read makes a change of one document.
@@ -82,6 +77,17 @@ func (s *Server) read(ctx context.Context, document []byte, location string) (Ch
 		return Change{}, s.problem(ctx, at(location), err)
 	}
 	return Change{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, Extras: extras}, nil
+}
+
+// problems gathers what is wrong with several documents.
+type problems struct{ found []*huma.ErrorDetail }
+
+func (p *problems) add(err error) {
+	if model, ok := err.(*huma.ErrorModel); ok && len(model.Errors) > 0 {
+		p.found = append(p.found, model.Errors...)
+		return
+	}
+	p.found = append(p.found, &huma.ErrorDetail{Message: err.Error()})
 }
 
 // summary is the first thing that is wrong, and how many more there are.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/errors"
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -126,15 +125,4 @@ func (f fields) merge(patch fields) error {
 		}
 	}
 	return nil
-}
-
-// problems gathers what is wrong with several documents.
-type problems struct{ found []*huma.ErrorDetail }
-
-func (p *problems) add(err error) {
-	if model, ok := err.(*huma.ErrorModel); ok && len(model.Errors) > 0 {
-		p.found = append(p.found, model.Errors...)
-		return
-	}
-	p.found = append(p.found, &huma.ErrorDetail{Message: err.Error()})
 }

@@ -71,7 +71,7 @@ func (s *Server) problem(ctx context.Context, where place, err error) error {
 	}
 	for _, line := range statuses {
 		if errors.Is(err, line.err) {
-			p := &huma.ErrorModel{Status: line.status, Title: title(line.status), Detail: err.Error()}
+			p := problemOf(line.status, err.Error())
 			if line.status < http.StatusInternalServerError {
 				p.Errors = details(where, err, line.err)
 			}
@@ -79,8 +79,18 @@ func (s *Server) problem(ctx context.Context, where place, err error) error {
 		}
 	}
 	s.log.LogAttrs(ctx, slog.LevelError, "admin request failed", slog.Any("err", err))
-	return &huma.ErrorModel{Status: http.StatusInternalServerError, Title: title(http.StatusInternalServerError),
-		Detail: "the gateway could not do this; its log says why"}
+	return problemOf(http.StatusInternalServerError, "the gateway could not do this; its log says why")
+}
+
+// problemOf is a problem document of a status.
+func problemOf(status int, detail string, wrong ...*huma.ErrorDetail) *huma.ErrorModel {
+	return &huma.ErrorModel{Status: status, Title: title(status), Detail: detail, Errors: wrong}
+}
+
+// invalid is a problem with one thing that was sent.
+func invalid(location, message string) error {
+	return problemOf(http.StatusUnprocessableEntity, location[strings.LastIndexByte(location, '.')+1:]+": "+message,
+		&huma.ErrorDetail{Location: location, Message: message})
 }
 
 // details takes joined errors apart. An error that wraps the sentinel itself names its field before the first colon.
@@ -134,7 +144,7 @@ const rfc9457 = "application/problem+json"
 func writeProblem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", rfc9457)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: status, Title: title(status), Detail: detail})
+	_ = json.NewEncoder(w).Encode(problemOf(status, detail))
 }
 
 // withoutValues keeps what was sent out of problem documents: it may hold a credential.

@@ -253,10 +253,3 @@ func matchOf(ifMatch, ifNoneMatch string) (Match, error) {
 	}
 	return Match(version), nil
 }
-
-// invalid is a problem with one thing that was sent.
-func invalid(location, message string) error {
-	return &huma.ErrorModel{Status: http.StatusUnprocessableEntity, Title: title(http.StatusUnprocessableEntity),
-		Detail: location[strings.LastIndexByte(location, '.')+1:] + ": " + message,
-		Errors: []*huma.ErrorDetail{{Location: location, Message: message}}}
-}
