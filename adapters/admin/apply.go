@@ -47,7 +47,7 @@ func (s *Server) apply(ctx context.Context, in *applyInput) (*applyOutput, error
 	var wrong problems
 	for i, document := range in.Body.Resources {
 		location := "body.resources[" + strconv.Itoa(i) + "]"
-		change, err := s.read(ctx, document, location)
+		change, err := s.read(ctx, "", document, location)
 		if err != nil {
 			wrong.add(err)
 			continue
@@ -68,15 +68,6 @@ func (s *Server) apply(ctx context.Context, in *applyInput) (*applyOutput, error
 		}, err)
 	}
 	return &applyOutput{ApplyAnswer{Revision: outcome.Revision, DryRun: in.Body.DryRun, Resources: listed(outcome.Done)}}, nil
-}
-
-// read makes a change of one document.
-func (s *Server) read(ctx context.Context, document []byte, location string) (Change, error) {
-	resource, extras, err := catalog.DecodeResource("", document)
-	if err != nil {
-		return Change{}, s.problem(ctx, at(location), err)
-	}
-	return Change{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, Extras: extras}, nil
 }
 
 // problems gathers what is wrong with several documents.

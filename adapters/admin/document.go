@@ -15,13 +15,14 @@ import (
 // fields is a resource document by field. A name that stands twice is an error: parsers differ on which one counts.
 type fields map[string]jsontext.Value
 
-func parseFields(document []byte, location string) (fields, error) {
-	if jsontext.Value(document).Kind() != '{' {
-		return nil, invalid(location, "must be a JSON object")
+// parseFields reads a body.
+func parseFields(body []byte) (fields, error) {
+	if jsontext.Value(body).Kind() != '{' {
+		return nil, invalid("body", "must be a JSON object")
 	}
 	var f fields
-	if err := json.Unmarshal(document, &f); err != nil {
-		return nil, invalid(location, "is not a JSON object: "+err.Error())
+	if err := json.Unmarshal(body, &f); err != nil {
+		return nil, invalid("body", "is not a JSON object: "+err.Error())
 	}
 	return f, nil
 }
@@ -46,32 +47,30 @@ func readBody(body []byte, into any) error {
 }
 
 // text is a field that holds a string; "" when it is absent.
-func (f fields) text(name, location string) (string, error) {
+func (f fields) text(name string) (string, error) {
 	value, ok := f[name]
 	if !ok {
 		return "", nil
 	}
 	var s string
 	if err := json.Unmarshal(value, &s); err != nil {
-		return "", invalid(location+"."+name, "must be a string")
+		return "", invalid("body."+name, "must be a string")
 	}
 	return s, nil
 }
-
-func (f fields) set(name, text string) { f[name] = jsontext.Value(strconv.Quote(text)) }
 
 func (f fields) document() ([]byte, error) { return json.Marshal(f, json.Deterministic(true)) }
 
 // withIdent is a document whose id is the one of the path. It may say its kind and id, if they are the same.
 func withIdent(k kind, id string, document []byte) ([]byte, error) {
-	f, err := parseFields(document, "body")
+	f, err := parseFields(document)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.dropKind(k.kind); err != nil {
 		return nil, err
 	}
-	own, err := f.text(k.id, "body")
+	own, err := f.text(k.id)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,7 @@ func withIdent(k kind, id string, document []byte) ([]byte, error) {
 }
 
 func (f fields) dropKind(want catalog.Kind) error {
-	name, err := f.text("kind", "body")
+	name, err := f.text("kind")
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func newSecret() string {
 }
 
 func (s *Server) makeKey(ctx context.Context, in *makeInput) (*makeOutput, error) {
-	f, err := parseFields(in.Body, "body")
+	f, err := parseFields(in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -66,27 +66,33 @@ func (s *Server) makeKey(ctx context.Context, in *makeInput) (*makeOutput, error
 	if _, ok := f["hash"]; ok {
 		return nil, invalid("body.hash", "is made here; PUT /api/v1/keys/{id} imports a key that exists elsewhere")
 	}
-	secret := newSecret()
-	digest := sha256.Sum256([]byte(secret))
-	f.set("hash", "sha256:"+hex.EncodeToString(digest[:]))
 	document, err := f.document()
 	if err != nil {
 		return nil, invalid("body", err.Error())
 	}
-	resource, extras, err := catalog.DecodeResource(catalog.KindKey, document)
+	change, err := s.read(ctx, catalog.KindKey, document, "body")
 	if err != nil {
-		return nil, s.problem(ctx, at("body"), err)
+		return nil, err
 	}
-	resource.(*catalog.Key).Prefix = secret[:prefixLength]
-	done, err := s.write(ctx, Change{Kind: catalog.KindKey, ID: resource.Ident(), Resource: resource, Extras: extras, Match: MatchAbsent})
-	var model *huma.ErrorModel
-	if errors.As(err, &model) && model.Status == http.StatusPreconditionFailed {
-		return nil, s.problem(ctx, at("body.id"), errors.Mark(errors.Newf("there is a key %s already", resource.Ident()), ErrConflict))
+	secret := newSecret()
+	digest := sha256.Sum256([]byte(secret))
+	key := change.Resource.(*catalog.Key)
+	key.Hash, key.Prefix = "sha256:"+hex.EncodeToString(digest[:]), secret[:prefixLength]
+	change.Match = MatchAbsent
+	done, err := s.write(ctx, change)
+	if isPrecondition(err) {
+		return nil, s.problem(ctx, at("body.id"), errors.Mark(errors.Newf("there is a key %s already", change.ID), ErrConflict))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &makeOutput{ETag: done.ETag, Body: KeyMade{ID: resource.Ident(), Secret: secret, Key: done.Body}}, nil
+	return &makeOutput{ETag: done.ETag, Body: KeyMade{ID: change.ID, Secret: secret, Key: done.Body}}, nil
+}
+
+// isPrecondition says that an answer is the one to a change whose condition did not hold.
+func isPrecondition(err error) bool {
+	var p *huma.ErrorModel
+	return errors.As(err, &p) && p.Status == http.StatusPreconditionFailed
 }
 
 // revokeTries bounds how often a revocation starts again because somebody else changed the key meanwhile.
@@ -101,8 +107,7 @@ func (s *Server) revokeKey(ctx context.Context, in *oneInput) (*writeOutput, err
 		revoked := *found.Resource.(*catalog.Key)
 		revoked.Revoked = true
 		done, err := s.write(ctx, Change{Kind: catalog.KindKey, ID: in.ID, Resource: &revoked, Match: Match(found.Version)})
-		var model *huma.ErrorModel
-		if errors.As(err, &model) && model.Status == http.StatusPreconditionFailed && try < revokeTries {
+		if isPrecondition(err) && try < revokeTries {
 			continue
 		}
 		return done, err

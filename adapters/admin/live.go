@@ -124,7 +124,7 @@ func blockUntil(body []byte, now time.Time) (*time.Time, error) {
 	if string(body) == "null" {
 		return nil, nil
 	}
-	f, err := parseFields(body, "body")
+	f, err := parseFields(body)
 	if err != nil {
 		return nil, err
 	}

@@ -133,11 +133,12 @@ func (s *Server) put(ctx context.Context, k kind, in *writeInput) (*writeOutput,
 	if err != nil {
 		return nil, err
 	}
-	resource, extras, err := catalog.DecodeResource(k.kind, document)
+	change, err := s.read(ctx, k.kind, document, "body")
 	if err != nil {
-		return nil, s.problem(ctx, at("body"), err)
+		return nil, err
 	}
-	return s.write(ctx, Change{Kind: k.kind, ID: in.ID, Resource: resource, Extras: extras, Match: match})
+	change.Match = match
+	return s.write(ctx, change)
 }
 
 func (s *Server) patch(ctx context.Context, k kind, in *writeInput) (*writeOutput, error) {
@@ -156,17 +157,27 @@ func (s *Server) patch(ctx context.Context, k kind, in *writeInput) (*writeOutpu
 	if err != nil {
 		return nil, s.problem(ctx, at("body"), err)
 	}
-	resource, extras, err := catalog.DecodeResource(k.kind, document)
+	change, err := s.read(ctx, k.kind, document, "body")
 	if err != nil {
-		return nil, s.problem(ctx, at("body"), err)
+		return nil, err
 	}
-	return s.write(ctx, Change{Kind: k.kind, ID: in.ID, Resource: resource, Extras: extras, Match: match})
+	change.Match = match
+	return s.write(ctx, change)
+}
+
+// read makes a change of one document, of whatever kind for "".
+func (s *Server) read(ctx context.Context, kind catalog.Kind, document []byte, location string) (Change, error) {
+	resource, extras, err := catalog.DecodeResource(kind, document)
+	if err != nil {
+		return Change{}, s.problem(ctx, at(location), err)
+	}
+	return Change{Kind: resource.Kind(), ID: resource.Ident(), Resource: resource, Extras: extras}, nil
 }
 
 // patched is the document of a resource with a merge patch laid over it. It starts from what a file would say: without
 // what the catalogue adds by itself.
 func patched(k kind, id string, resource catalog.Resource, patch []byte) ([]byte, error) {
-	over, err := parseFields(patch, "body")
+	over, err := parseFields(patch)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +196,7 @@ func patched(k kind, id string, resource catalog.Resource, patch []byte) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	f, err := parseFields(now, "body")
+	f, err := parseFields(now)
 	if err != nil {
 		return nil, err
 	}
