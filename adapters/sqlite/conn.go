@@ -106,56 +106,6 @@ func (c *conn) walMode(busy time.Duration) (mode string, err error) {
 	}
 }
 
-// stmt is the prepared statement of an SQL text, compiled once per connection. It comes reset; its parameters keep
-// what was last bound to them, so bind all of them.
-func (c *conn) stmt(sql string) (*sqlite3.Stmt, error) {
-	if s := c.stmts[sql]; s != nil {
-		_ = s.Reset() // repeats the error of the last Step, which its caller has had
-		return s, nil
-	}
-	s, tail, err := c.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
-	if err != nil {
-		return nil, errors.Wrapf(err, "prepare %s", sql)
-	}
-	if s == nil || tail != "" {
-		return nil, errors.Newf("prepare %s: not one statement", sql)
-	}
-	c.stmts[sql] = s
-	return s, nil
-}
-
-// integer runs a statement with integer parameters and returns the first column of its first row, 0 when there is
-// no row or the column is NULL.
-func (c *conn) integer(sql string, args ...int64) (int64, error) {
-	s, err := c.stmt(sql)
-	if err != nil {
-		return 0, err
-	}
-	for i, a := range args {
-		if err := s.BindInt64(i+1, a); err != nil {
-			return 0, err
-		}
-	}
-	var n int64
-	if s.Step() {
-		n = s.ColumnInt64(0)
-	}
-	return n, errors.CombineErrors(s.Err(), s.Reset())
-}
-
-// text runs a statement without parameters and returns the first column of its first row, "" when there is none.
-func (c *conn) text(sql string) (string, error) {
-	s, err := c.stmt(sql)
-	if err != nil {
-		return "", err
-	}
-	var v string
-	if s.Step() {
-		v = s.ColumnText(0)
-	}
-	return v, errors.CombineErrors(s.Err(), s.Reset())
-}
-
 // write runs f inside BEGIN IMMEDIATE and commits, or rolls back when f or the commit fails.
 func (c *conn) write(f func() error) error { return c.transact(`BEGIN IMMEDIATE`, f) }
 
@@ -182,15 +132,6 @@ func (c *conn) transact(begin string, f func() error) (err error) {
 		return err
 	}
 	return c.run(`COMMIT`)
-}
-
-// run executes one prepared statement without parameters.
-func (c *conn) run(sql string) error {
-	s, err := c.stmt(sql)
-	if err != nil {
-		return err
-	}
-	return s.Exec()
 }
 
 // close finalizes the statements and closes the file.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"github.com/ncruces/go-sqlite3"
 	"unsafe"
 
 	"github.com/penstock/penstock/events"
@@ -96,45 +95,4 @@ func (c *conn) list(name string, at events.Position) error {
 // bytesOf are the hashes one behind the other: arrays of bytes lie like that in a slice.
 func bytesOf(hashes [][hashSize]byte) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(hashes))), hashSize*len(hashes))
-}
-
-// exec runs a statement that gives no rows.
-func (c *conn) exec(sql string, bind func(*binder)) error {
-	q, err := c.stmt(sql)
-	if err != nil {
-		return err
-	}
-	b := binder{stmt: q}
-	if bind(&b); b.err != nil {
-		return b.err
-	}
-	return q.Exec()
-}
-
-// binder binds parameters in order and keeps the first error.
-type binder struct {
-	stmt *sqlite3.Stmt
-	n    int
-	err  error
-}
-
-func (b *binder) next(err error) {
-	if b.err == nil {
-		b.err = err
-	}
-}
-
-func (b *binder) integer(v int64) { b.n++; b.next(b.stmt.BindInt64(b.n, v)) }
-func (b *binder) text(v string)   { b.n++; b.next(b.stmt.BindText(b.n, v)) }
-
-// rawText binds bytes as a text without making a string of them first.
-func (b *binder) rawText(v []byte) { b.text(unsafe.String(unsafe.SliceData(v), len(v))) }
-
-// blob binds nil as an empty blob, not as NULL.
-func (b *binder) blob(v []byte) {
-	b.n++
-	if v == nil {
-		v = []byte{}
-	}
-	b.next(b.stmt.BindBlob(b.n, v))
 }
