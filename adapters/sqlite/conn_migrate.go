@@ -44,14 +44,10 @@ func apply(c *conn, m migrations.Migration) error {
 		if err := c.Exec(m.SQL); err != nil {
 			return err
 		}
-		s, err := c.stmt(`INSERT INTO schema_migrations (number, name) VALUES (?, ?)`)
-		if err != nil {
-			return err
-		}
-		if err := errors.CombineErrors(s.BindInt64(1, m.Number), s.BindText(2, m.Name)); err != nil {
-			return err
-		}
-		return s.Exec()
+		return c.exec(`INSERT INTO schema_migrations (number, name) VALUES (?, ?)`, func(b *binder) {
+			b.integer(m.Number)
+			b.text(m.Name)
+		})
 	})
 }
 

@@ -45,16 +45,24 @@ func (c *conn) integer(sql string, args ...int64) (int64, error) {
 }
 
 // text runs a statement without parameters and returns the first column of its first row, "" when there is none.
-func (c *conn) text(sql string) (string, error) {
-	s, err := c.stmt(sql)
+func (c *conn) text(sql string) (v string, err error) {
+	err = c.each(sql, nil, func(q *sqlite3.Stmt) bool {
+		v = q.ColumnText(0)
+		return false
+	})
+	return v, err
+}
+
+// each runs a statement and visits the rows that it gives, until visit says false. A row is valid until visit returns, which may
+// not run the same statement. bind may be nil.
+func (c *conn) each(sql string, bind func(*binder), visit func(row *sqlite3.Stmt) (more bool)) error {
+	q, err := c.bound(sql, bind)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var v string
-	if s.Step() {
-		v = s.ColumnText(0)
+	for q.Step() && visit(q) {
 	}
-	return v, errors.CombineErrors(s.Err(), s.Reset())
+	return errors.CombineErrors(q.Err(), q.Reset())
 }
 
 // run executes one prepared statement without parameters.
@@ -68,15 +76,22 @@ func (c *conn) run(sql string) error {
 
 // exec runs a statement that gives no rows.
 func (c *conn) exec(sql string, bind func(*binder)) error {
-	q, err := c.stmt(sql)
+	q, err := c.bound(sql, bind)
 	if err != nil {
 		return err
 	}
-	b := binder{stmt: q}
-	if bind(&b); b.err != nil {
-		return b.err
-	}
 	return q.Exec()
+}
+
+// bound is a prepared statement with its parameters.
+func (c *conn) bound(sql string, bind func(*binder)) (*sqlite3.Stmt, error) {
+	q, err := c.stmt(sql)
+	if err != nil || bind == nil {
+		return q, err
+	}
+	b := binder{stmt: q}
+	bind(&b)
+	return q, b.err
 }
 
 // binder binds parameters in order and keeps the first error.

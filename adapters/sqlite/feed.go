@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -49,17 +49,10 @@ func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *even
 // Checkpoint is where a group is.
 func (s feedSource) Checkpoint(ctx context.Context, group string) (at events.Position, ok bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.stmt(`SELECT position FROM feed_checkpoints WHERE name = ?`)
-		if err != nil {
-			return err
-		}
-		if err := q.BindText(1, group); err != nil {
-			return err
-		}
-		if ok = q.Step(); ok {
-			at = events.Position(q.ColumnInt64(0))
-		}
-		return errors.CombineErrors(q.Err(), q.Reset())
+		return c.each(`SELECT position FROM feed_checkpoints WHERE name = ?`, func(b *binder) { b.text(group) }, func(q *sqlite3.Stmt) bool {
+			at, ok = events.Position(q.ColumnInt64(0)), true
+			return false
+		})
 	})
 	return at, ok, err
 }
@@ -89,16 +82,12 @@ func (s feedSource) change(ctx context.Context, sql string, bind func(*binder)) 
 // Checkpoints lists all groups.
 func (s feedSource) Checkpoints(ctx context.Context) (list []events.FeedCheckpoint, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.stmt(`SELECT name, position, at FROM feed_checkpoints ORDER BY name`)
-		if err != nil {
-			return err
-		}
-		for q.Step() {
+		return c.each(`SELECT name, position, at FROM feed_checkpoints ORDER BY name`, nil, func(q *sqlite3.Stmt) bool {
 			list = append(list, events.FeedCheckpoint{
 				Group: q.ColumnText(0), Position: events.Position(q.ColumnInt64(1)), At: time.UnixMicro(q.ColumnInt64(2)).UTC(),
 			})
-		}
-		return errors.CombineErrors(q.Err(), q.Reset())
+			return true
+		})
 	})
 	return list, err
 }

@@ -200,18 +200,13 @@ func (m *ReadModel) made(steps []projections.Step) (bool, error) {
 }
 
 func (m *ReadModel) step(steps []projections.Step) error {
-	s, err := m.w.stmt(`INSERT INTO checkpoints (projection, version, position, tables) VALUES (?, ?, ?, '')
-		ON CONFLICT DO UPDATE SET version = excluded.version, position = excluded.position`)
-	if err != nil {
-		return err
-	}
 	for _, step := range steps {
-		err := errors.CombineErrors(s.BindText(1, step.Projection),
-			errors.CombineErrors(s.BindInt64(2, int64(step.Version)), s.BindInt64(3, int64(step.To))))
-		if err != nil {
-			return err
-		}
-		if err := s.Exec(); err != nil {
+		if err := m.w.exec(`INSERT INTO checkpoints (projection, version, position, tables) VALUES (?, ?, ?, '')
+			ON CONFLICT DO UPDATE SET version = excluded.version, position = excluded.position`, func(b *binder) {
+			b.text(step.Projection)
+			b.integer(int64(step.Version))
+			b.integer(int64(step.To))
+		}); err != nil {
 			return err
 		}
 	}
@@ -222,33 +217,25 @@ func (m *ReadModel) setCheckpoint(at projections.Checkpoint, p projections.Proje
 	if err := m.step([]projections.Step{{Projection: at.Projection, Version: at.Version, To: at.Position}}); err != nil {
 		return err
 	}
-	s, err := m.w.stmt(`UPDATE checkpoints SET tables = ? WHERE projection = ?`)
-	if err != nil {
-		return err
-	}
 	names := make([]string, 0, 4)
 	for _, t := range p.Tables() {
 		names = append(names, t.Name)
 	}
-	if err := errors.CombineErrors(s.BindText(1, strings.Join(names, " ")), s.BindText(2, p.Name())); err != nil {
-		return err
-	}
-	return s.Exec()
+	return m.w.exec(`UPDATE checkpoints SET tables = ? WHERE projection = ?`, func(b *binder) {
+		b.text(strings.Join(names, " "))
+		b.text(p.Name())
+	})
 }
 
 // Checkpoints implements projections.ReadModel.
 func (m *ReadModel) Checkpoints(ctx context.Context) (list []projections.Checkpoint, err error) {
 	err = m.pool.read(ctx, func(c *conn) error {
-		s, err := c.stmt(`SELECT projection, version, position FROM checkpoints ORDER BY projection`)
-		if err != nil {
-			return err
-		}
-		for s.Step() {
+		return c.each(`SELECT projection, version, position FROM checkpoints ORDER BY projection`, nil, func(s *sqlite3.Stmt) bool {
 			list = append(list, projections.Checkpoint{
 				Projection: s.ColumnText(0), Version: s.ColumnInt(1), Position: events.Position(s.ColumnInt64(2)),
 			})
-		}
-		return errors.CombineErrors(s.Err(), s.Reset())
+			return true
+		})
 	})
 	return list, errors.Wrapf(err, "read checkpoints of %s", m.path)
 }
@@ -256,17 +243,11 @@ func (m *ReadModel) Checkpoints(ctx context.Context) (list []projections.Checkpo
 // checkpoint reads one, with version and position 0 when there is none.
 func checkpoint(c *conn, projection string) (projections.Checkpoint, error) {
 	at := projections.Checkpoint{Projection: projection}
-	s, err := c.stmt(`SELECT version, position FROM checkpoints WHERE projection = ?`)
-	if err != nil {
-		return at, err
-	}
-	if err := s.BindText(1, projection); err != nil {
-		return at, err
-	}
-	if s.Step() {
+	err := c.each(`SELECT version, position FROM checkpoints WHERE projection = ?`, func(b *binder) { b.text(projection) }, func(s *sqlite3.Stmt) bool {
 		at.Version, at.Position = s.ColumnInt(0), events.Position(s.ColumnInt64(1))
-	}
-	return at, errors.CombineErrors(s.Err(), s.Reset())
+		return false
+	})
+	return at, err
 }
 
 // Reset implements projections.ReadModel.
@@ -281,18 +262,11 @@ func (m *ReadModel) Reset(ctx context.Context, p projections.Projection) error {
 
 // anew drops the tables of a projection, those of an older version too, and creates them, without secondary indexes.
 func (m *ReadModel) anew(p projections.Projection) error {
-	s, err := m.w.stmt(`SELECT tables FROM checkpoints WHERE projection = ?`)
-	if err != nil {
-		return err
-	}
-	if err := s.BindText(1, p.Name()); err != nil {
-		return err
-	}
 	var names []string
-	if s.Step() {
+	if err := m.w.each(`SELECT tables FROM checkpoints WHERE projection = ?`, func(b *binder) { b.text(p.Name()) }, func(s *sqlite3.Stmt) bool {
 		names = strings.Fields(s.ColumnText(0))
-	}
-	if err := errors.CombineErrors(s.Err(), s.Reset()); err != nil {
+		return false
+	}); err != nil {
 		return err
 	}
 	for _, t := range p.Tables() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/projections"
 )
@@ -115,21 +116,17 @@ func (m *ReadModel) Serves(ctx context.Context, p projections.Projection) (serve
 
 // hasColumns says that the stored table has all columns of a declaration.
 func hasColumns(c *conn, t *projections.Table) (bool, error) {
-	s, err := c.stmt(`SELECT name, type FROM pragma_table_info(?)`)
-	if err != nil {
-		return false, err
-	}
-	if err := s.BindText(1, t.Name); err != nil {
-		return false, err
-	}
 	kinds := map[string]string{}
-	for s.Step() {
+	if err := c.each(`SELECT name, type FROM pragma_table_info(?)`, func(b *binder) { b.text(t.Name) }, func(s *sqlite3.Stmt) bool {
 		kinds[s.ColumnText(0)] = s.ColumnText(1)
+		return true
+	}); err != nil {
+		return false, err
 	}
 	for _, column := range t.Columns {
 		if kinds[column.Name] != typeOf(column) {
-			return false, errors.CombineErrors(s.Err(), s.Reset())
+			return false, nil
 		}
 	}
-	return true, errors.CombineErrors(s.Err(), s.Reset())
+	return true, nil
 }

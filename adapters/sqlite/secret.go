@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -18,25 +18,18 @@ func (s *Store) Secret(ctx context.Context, id string, version int64) (v *events
 	return v, err
 }
 
-func readSecret(c *conn, id string, version int64) (*events.Secret, error) {
-	q, err := c.stmt(`SELECT version, sealed, digest FROM secrets WHERE id = ?1 AND (?2 = 0 OR version = ?2)
-		ORDER BY version DESC LIMIT 1`)
-	if err != nil {
-		return nil, err
-	}
-	b := binder{stmt: q}
-	b.text(id)
-	b.integer(version)
-	if b.err != nil {
-		return nil, b.err
-	}
-	var v *events.Secret
-	if q.Step() {
+func readSecret(c *conn, id string, version int64) (v *events.Secret, err error) {
+	err = c.each(`SELECT version, sealed, digest FROM secrets WHERE id = ?1 AND (?2 = 0 OR version = ?2)
+		ORDER BY version DESC LIMIT 1`, func(b *binder) {
+		b.text(id)
+		b.integer(version)
+	}, func(q *sqlite3.Stmt) bool {
 		v = &events.Secret{
 			ID: id, Version: q.ColumnInt64(0), Sealed: q.ColumnBlob(1, []byte{}), Digest: q.ColumnBlob(2, []byte{}),
 		}
-	}
-	return v, errors.CombineErrors(q.Err(), q.Reset())
+		return false
+	})
+	return v, err
 }
 
 func sameSecret(a, b *events.Secret) bool {

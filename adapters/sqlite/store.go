@@ -101,19 +101,15 @@ func (s *Store) openWriter() error {
 	return nil
 }
 
-func readChain(c *conn) (chain, error) {
-	q, err := c.stmt(`SELECT first, n, hash, latest FROM commits ORDER BY first DESC LIMIT 1`)
-	if err != nil {
-		return chain{}, err
-	}
-	var end chain
-	if q.Step() {
+func readChain(c *conn) (end chain, err error) {
+	err = c.each(`SELECT first, n, hash, latest FROM commits ORDER BY first DESC LIMIT 1`, nil, func(q *sqlite3.Stmt) bool {
 		end.first = q.ColumnInt64(0)
 		end.head = events.Position(end.first + q.ColumnInt64(1) - 1)
 		copy(end.hash[:], q.ColumnRawBlob(2))
 		end.latest = q.ColumnInt64(3)
-	}
-	return end, errors.CombineErrors(q.Err(), q.Reset())
+		return false
+	})
+	return end, err
 }
 
 // write runs f in a transaction of the writer. Whatever goes wrong rolls back and wraps events.ErrUnavailable.

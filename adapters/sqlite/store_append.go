@@ -256,7 +256,7 @@ func (g *group) same(r *events.Row) (events.Position, error) {
 		}
 	}
 	t := &g.trace
-	places, err := t.of(r.Stream, nil)
+	places, err := t.of(r.Stream)
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,15 @@ const (
 	selectBlock = `SELECT offsets FROM blocks WHERE block = ? AND kind = ? AND value = ?`
 )
 
+// blockRow binds the key of a row of the index.
+func blockRow(number int64, t events.Term) func(*binder) {
+	return func(b *binder) {
+		b.integer(number)
+		b.text(t.Kind)
+		b.text(t.Value)
+	}
+}
+
 // block gathers what the index says of a block.
 type block struct {
 	events.Block

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 
-	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -92,33 +92,27 @@ func (p *chainPage) read(c *conn) error {
 
 func (p *chainPage) readLinks(c *conn) error {
 	p.end = 1<<63 - 1
-	q, err := c.stmt(selectLinks)
-	if err != nil {
-		return err
-	}
-	if err := q.BindInt64(1, p.from); err != nil {
-		return err
-	}
-	for q.Step() {
+	err := c.each(selectLinks, func(b *binder) { b.integer(p.from) }, func(q *sqlite3.Stmt) bool {
 		first := q.ColumnInt64(0)
 		if first > p.head {
 			p.end, p.done = first, true
-			break
+			return false
 		}
 		if n := len(p.links); n == 256 || n > 0 && first-int64(p.links[0].First) >= chainFacts {
 			p.end = first
-			break
+			return false
 		}
 		l := link{Commit: events.Commit{First: events.Position(first), N: q.ColumnInt64(1)}}
 		copy(l.Previous[:], q.ColumnRawBlob(2))
 		copy(l.Hash[:], q.ColumnRawBlob(3))
 		l.Bounds = events.Bounds{LowWater: events.Position(q.ColumnInt64(4)), Earliest: q.ColumnInt64(5), Latest: q.ColumnInt64(6)}
 		p.links = append(p.links, l)
-	}
+		return true
+	})
 	if p.end == 1<<63-1 {
 		p.done = true
 	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+	return err
 }
 
 // readRows reads the rows from begin to the end of the page and deals them out to the links. Payloads stand in one
@@ -191,16 +185,12 @@ func (p *chainPage) look(c *conn) error {
 // readArchived reads what is left of rows that retention has removed.
 func (p *chainPage) readArchived(c *conn, begin int64) error {
 	p.gone = p.gone[:0]
-	q, err := ranged(c, selectArc, begin, p.end)
-	if err != nil {
-		return err
-	}
-	for q.Step() {
+	return c.each(selectArc, between(begin, p.end), func(q *sqlite3.Stmt) bool {
 		r := events.RawRow{Position: events.Position(q.ColumnInt64(0)), N: q.ColumnInt64(1), Archived: true}
 		copy(r.Hash[:], q.ColumnRawBlob(2))
 		p.gone = append(p.gone, r)
-	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+		return true
+	})
 }
 
 func (p *chainPage) raw(r *row) events.RawRow {

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"slices"
 
-	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -80,7 +80,7 @@ func (k *check) behind(c *conn, r *events.RawRow, end chain) (string, error) {
 		return "", err
 	}
 	t := trace{cursor: cursor{c: c}, end: end}
-	places, err := t.of(r.Stream, nil)
+	places, err := t.of(r.Stream)
 	if err != nil || slices.Contains(places, r.Position) {
 		return "", err
 	}
@@ -96,22 +96,15 @@ func isListed(c *conn, name string, at events.Position) (bool, error) {
 func (k *check) load(c *conn, number int64) error {
 	k.number, k.loaded, k.streams = number, true, k.streams[:0]
 	k.terms, k.searches = map[events.Term]*offsetSet{}, map[[3]string][]*offsetSet{}
-	q, err := c.stmt(selectBlockRows)
-	if err != nil {
-		return err
-	}
-	if err := q.BindInt64(1, number); err != nil {
-		return err
-	}
-	for q.Step() {
+	return c.each(selectBlockRows, func(b *binder) { b.integer(number) }, func(q *sqlite3.Stmt) bool {
 		kind := q.ColumnText(0)
 		if kind == streamKind {
 			k.streams = append(k.streams, q.ColumnRawText(2)...)
-			continue
+			return true
 		}
 		var offsets events.Offsets
 		if offsets.Narrow(q.ColumnText(2)) != nil {
-			continue // as if there were none
+			return true // as if there were none
 		}
 		set := &offsetSet{}
 		start := events.BlockStart(number)
@@ -120,8 +113,8 @@ func (k *check) load(c *conn, number int64) error {
 			set[offset/64] |= 1 << (offset % 64)
 		}
 		k.terms[events.Term{Kind: kind, Value: q.ColumnText(1)}] = set
-	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+		return true
+	})
 }
 
 // finding are the sets in which a search for any of a row's terms looks for it; nil where there is none.

@@ -4,10 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/ncruces/go-sqlite3"
-
-	"github.com/cockroachdb/errors"
-
 	"github.com/penstock/penstock/events"
 )
 
@@ -135,12 +131,12 @@ func latestAt(c *conn, at int64) (int64, error) {
 // micros is a filter's time in the unit of the column; what is stored was cut down to it, so a bound is cut up.
 func micros(t time.Time) int64 { return t.Add(time.Microsecond - 1).UnixMicro() }
 
-func ranged(c *conn, sql string, begin, end int64) (*sqlite3.Stmt, error) {
-	q, err := c.stmt(sql)
-	if err != nil {
-		return nil, err
+// between binds a range.
+func between(begin, end int64) func(*binder) {
+	return func(b *binder) {
+		b.integer(begin)
+		b.integer(end)
 	}
-	return q, errors.CombineErrors(q.BindInt64(1, begin), q.BindInt64(2, end))
 }
 
 // interned keeps one string per text that the rows of a page repeat.

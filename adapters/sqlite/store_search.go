@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -81,7 +82,7 @@ func newSearch(c *conn, f events.Query, from int64) (*search, error) {
 		return q, nil
 	}
 	t := trace{cursor: cursor{c: c}, end: end}
-	places, err := t.of(q.name, nil)
+	places, err := t.of(q.name)
 	q.places = slices.DeleteFunc(places, func(at events.Position) bool { return at < q.low || at > q.high })
 	if f.Newest {
 		slices.Reverse(q.places)
@@ -212,22 +213,11 @@ func (q *search) block(k *cursor, number int64, first, last events.Position) err
 func (q *search) narrow(c *conn, number int64) error {
 	q.offsets.Reset()
 	for _, t := range q.terms {
-		stmt, err := c.stmt(selectBlock)
-		if err != nil {
-			return err
-		}
-		b := binder{stmt: stmt}
-		b.integer(number)
-		b.text(t.Kind)
-		b.text(t.Value)
-		if b.err != nil {
-			return b.err
-		}
 		text := ""
-		if stmt.Step() {
-			text = stmt.ColumnText(0)
-		}
-		if err := errors.CombineErrors(stmt.Err(), stmt.Reset()); err != nil {
+		if err := c.each(selectBlock, blockRow(number, t), func(row *sqlite3.Stmt) bool {
+			text = row.ColumnText(0)
+			return false
+		}); err != nil {
 			return err
 		}
 		if err := q.offsets.Narrow(text); err != nil {

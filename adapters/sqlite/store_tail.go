@@ -3,7 +3,7 @@ package sqlite
 import (
 	"strings"
 
-	"github.com/cockroachdb/errors"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/penstock/penstock/events"
 )
@@ -71,16 +71,14 @@ func (s *Store) forget(c *conn, end chain) error {
 
 // youngestListed is the time in the youngest id that is listed: its rows may be older than it by more than the others'.
 func youngestListed(c *conn) (int64, error) {
-	q, err := c.stmt(`SELECT name FROM listed WHERE name >= 'request/' AND name < 'request/g'
-		AND name GLOB 'request/' || replace('xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx', 'x', '[0-9a-f]') ORDER BY name DESC`)
-	if err != nil {
-		return 0, err
-	}
 	var id requestID
-	for ok := false; !ok && q.Step(); { // GLOB ends at a zero byte: what stands behind it is no id
+	err := c.each(`SELECT name FROM listed WHERE name >= 'request/' AND name < 'request/g'
+		AND name GLOB 'request/' || replace('xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx', 'x', '[0-9a-f]') ORDER BY name DESC`, nil, func(q *sqlite3.Stmt) bool {
+		var ok bool // GLOB ends at a zero byte: what stands behind it is no id
 		id, ok = idOf(q.ColumnRawText(0))
-	}
-	return id.at, errors.CombineErrors(q.Err(), q.Reset())
+		return !ok
+	})
+	return id.at, err
 }
 
 // catchUp reads the end of the chain again when another process has written to the file.
@@ -116,7 +114,7 @@ func (g *group) lookUp(stream string, whole bool) (t tail, err error) {
 	var places []events.Position
 	if whole {
 		t.end = isOpen
-		places, err = tr.of(stream, nil)
+		places, err = tr.of(stream)
 	} else {
 		places, err = some(g.c, nil, stream, 0, g.s.chain.head, true, 1)
 	}

@@ -33,13 +33,9 @@ func eachPage(c *conn, from, through events.Position, newest bool, visit func(pa
 	if newest {
 		sql = selectNewest
 	}
-	q, err := ranged(c, sql, int64(from), int64(through))
-	if err != nil {
-		return err
-	}
-	for q.Step() && visit(page{first: q.ColumnInt64(0), hashes: q.ColumnRawBlob(1), body: q.ColumnRawText(2)}) {
-	}
-	return errors.CombineErrors(q.Err(), q.Reset())
+	return c.each(sql, between(int64(from), int64(through)), func(q *sqlite3.Stmt) bool {
+		return visit(page{first: q.ColumnInt64(0), hashes: q.ColumnRawBlob(1), body: q.ColumnRawText(2)})
+	})
 }
 
 // cursor reads single rows. It keeps the page of the last one, for the next is mostly there, too; it is for one snapshot.
@@ -84,24 +80,14 @@ func (k *cursor) seek(at int64) (r *row, behind bool) {
 
 // read reads the page that holds a position, or ends before it; false: there is none.
 func (p *page) read(c *conn, at int64) (some bool, err error) {
-	q, err := c.stmt(selectPage)
-	if err != nil {
-		return false, err
-	}
-	if err := q.BindInt64(1, at); err != nil {
-		return false, err
-	}
-	if some = q.Step(); some {
-		p.copy(q)
-	}
-	return some, errors.CombineErrors(q.Err(), q.Reset())
-}
-
-// copy copies the page at which a statement is.
-func (p *page) copy(q *sqlite3.Stmt) {
-	p.first = q.ColumnInt64(0)
-	p.hashes = append(p.hashes[:0], q.ColumnRawBlob(1)...)
-	p.body = append(p.body[:0], q.ColumnRawText(2)...)
+	err = c.each(selectPage, func(b *binder) { b.integer(at) }, func(q *sqlite3.Stmt) bool {
+		some = true
+		p.first = q.ColumnInt64(0)
+		p.hashes = append(p.hashes[:0], q.ColumnRawBlob(1)...)
+		p.body = append(p.body[:0], q.ColumnRawText(2)...)
+		return false
+	})
+	return some, err
 }
 
 // trace finds where the rows of a stream are, and those of other streams about its request.
@@ -112,16 +98,16 @@ type trace struct {
 	places []events.Position
 }
 
-// of are the positions of all rows of a stream, in order, among others. Past the first row for which until says so there may be
-// more that are not in it; nil: all.
-func (t *trace) of(stream string, until func(*row) bool) ([]events.Position, error) {
+// of are the positions of all rows of a stream, in order, among others.
+func (t *trace) of(stream string) ([]events.Position, error) {
 	if err := t.listed(stream); err != nil {
 		return nil, err
 	}
-	return t.further(stream, until)
+	return t.further(stream, nil)
 }
 
-// further adds to the positions that are listed those of the rows that are found by their id.
+// further adds to the positions that are listed those of the rows that are found by their id. Past the first row for which until
+// says so there may be more that are not in it; nil: all.
 func (t *trace) further(stream string, until func(*row) bool) ([]events.Position, error) {
 	if id, ok := idOf(stream); ok && id.reached(t.end.latest) {
 		listed := len(t.places)
@@ -148,22 +134,16 @@ func some(c *conn, into []events.Position, name string, low, high events.Positio
 	if newest {
 		sql = selectLatest
 	}
-	q, err := c.stmt(sql)
-	if err != nil {
-		return into, err
-	}
-	b := binder{stmt: q}
-	b.text(name)
-	b.integer(int64(low))
-	b.integer(int64(high))
-	b.integer(int64(most))
-	if b.err != nil {
-		return into, b.err
-	}
-	for q.Step() {
+	err := c.each(sql, func(b *binder) {
+		b.text(name)
+		b.integer(int64(low))
+		b.integer(int64(high))
+		b.integer(int64(most))
+	}, func(q *sqlite3.Stmt) bool {
 		into = append(into, events.Position(q.ColumnInt64(0)))
-	}
-	return into, errors.CombineErrors(q.Err(), q.Reset())
+		return true
+	})
+	return into, err
 }
 
 // walk looks through the blocks from the time of the id on, up to the row that ends the request or the end of the window: those
@@ -211,22 +191,12 @@ func (t *trace) walk(stream string, id requestID, until func(*row) bool) error {
 
 // offsets are those of the rows of a full block that may be of a stream.
 func (t *trace) offsets(block int64, mark uint32, into []int64) ([]int64, error) {
-	q, err := t.c.stmt(selectBlock)
-	if err != nil {
-		return nil, err
-	}
-	b := binder{stmt: q}
-	b.integer(block)
-	b.text(streamKind)
-	b.text("")
-	if b.err != nil {
-		return nil, b.err
-	}
-	if q.Step() {
-		into, err = findMarks(q.ColumnRawText(0), mark, into)
-		err = errors.Wrapf(err, "search index, block %d", block)
-	}
-	return into, errors.CombineErrors(err, errors.CombineErrors(q.Err(), q.Reset()))
+	var wrong error
+	err := t.c.each(selectBlock, blockRow(block, events.Term{Kind: streamKind}), func(q *sqlite3.Stmt) bool {
+		into, wrong = findMarks(q.ColumnRawText(0), mark, into)
+		return false
+	})
+	return into, errors.CombineErrors(errors.Wrapf(wrong, "search index, block %d", block), err)
 }
 
 // streamKind is the kind of the row of a block that tells of its requests: entries of 8 hex digits, the mark, and 3, the offset,
