@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,8 +22,6 @@ const (
 	failuresMax = 1_000_000
 	priceMax    = 1_000_000 // USD per 1M tokens
 	week        = 7 * 24 * time.Hour
-
-	bcryptCostMax = "15" // two digits, as in a hash; some two seconds
 
 	yearMin = 1 // of a time
 )
@@ -255,54 +252,6 @@ func (c *checker) user(r User) Resource {
 	return &r
 }
 
-// Values of Key.Access.
-const (
-	Restricted   = "restricted"
-	Unrestricted = "unrestricted"
-)
-
-func (c *checker) key(r Key, s *State) Resource {
-	c.id("id", r.ID, "")
-	if sum, ok := r.SHA256(); ok {
-		r.Hash = "sha256:" + hex.EncodeToString(sum[:])
-	} else if !r.IsBcrypt() {
-		c.fail("hash", "must be sha256: and 64 hex digits, or a bcrypt hash ($2a$, $2b$ or $2y$)")
-	} else if r.Hash[4:6] > bcryptCostMax {
-		c.fail("hash", "has a bcrypt cost above %s: whoever tries a key would keep a processor busy for seconds, or days", bcryptCostMax)
-	}
-	if other, taken := s.hashes[r.Hash]; taken && other != r.ID {
-		c.fail("hash", "is already the hash of key %s", other)
-	}
-	c.text("prefix", r.Prefix, false)
-	if len(r.Prefix) > 32 {
-		c.fail("prefix", "is longer than 32 bytes")
-	}
-	switch {
-	case r.Access == "" && r.Upstreams == nil:
-		r.Access = Unrestricted
-	case r.Access == "":
-		r.Access = Restricted // also for an empty list: nothing is allowed, not everything
-	case r.Access == Unrestricted && len(r.Upstreams) > 0:
-		c.fail("upstreams", "only with access: restricted")
-	case r.Access != Restricted && r.Access != Unrestricted:
-		c.fail("access", "must be restricted or unrestricted")
-	}
-	r.Upstreams = c.ids("upstreams", r.Upstreams)
-	for i, m := range r.Models {
-		c.text(indexed("models", i), m, true)
-	}
-	r.Models = emptyIsNil(slices.Clone(r.Models))
-	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
-	r.Slots = c.slots(r.Slots)
-	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
-	r.ExpiresAt = c.moment("expires_at", r.ExpiresAt)
-	r.Limits = c.limits(r.Limits, true)
-	c.budget(r.Budget)
-	r.IPs, r.Curfew = c.ips(r.IPs), c.curfew(r.Curfew)
-	r.MaxIPs, r.IPWindow = c.maxIPs(r.MaxIPs, r.IPWindow)
-	return &r
-}
-
 // moment copies a time with the precision of the event store. In UTC its year may be one more than was written.
 func (c *checker) moment(field string, t *time.Time) *time.Time {
 	if t == nil {
@@ -313,33 +262,6 @@ func (c *checker) moment(field string, t *time.Time) *time.Time {
 		c.fail(field, "must be between the years %d and %d", yearMin, YearMax)
 	}
 	return &v
-}
-
-func (c *checker) rule(r Rule) Resource {
-	c.id("id", r.ID, "")
-	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
-	for i, status := range r.Match.Status {
-		c.between(indexed("match.status", i), status, 100, 599, "")
-	}
-	r.Match.Status = emptyIsNil(slices.Clone(r.Match.Status))
-	c.text("match.error_type", r.Match.ErrorType, false)
-	if _, fault := compileRule(&r); fault != nil {
-		c.fail(fault.Field, "%s", fault.Reason)
-	}
-	if r.Action.BlockFor != 0 {
-		c.duration("action.block_for", r.Action.BlockFor, week)
-	}
-	return &r
-}
-
-func (c *checker) setting(r Setting) Resource {
-	var scratch Settings
-	if canonical, field, err := scratch.put(r.Name, r.Value); err != nil {
-		c.fail(field, "%v", err)
-	} else {
-		r.Value = canonical
-	}
-	return &r
 }
 
 // copyMap copies a map; an empty one is nil.

@@ -7,7 +7,10 @@ import (
 	"time"
 )
 
-const sha256Prefix = "sha256:"
+const (
+	sha256Prefix  = "sha256:"
+	bcryptCostMax = "15" // two digits, as in a hash; some two seconds
+)
 
 // SHA256 is the hash of a key whose hash has that form.
 func (r *Key) SHA256() (sum [32]byte, ok bool) {
@@ -49,6 +52,54 @@ func (r *Key) AllowsModel(model string) bool {
 		}
 	}
 	return false
+}
+
+// Values of Key.Access.
+const (
+	Restricted   = "restricted"
+	Unrestricted = "unrestricted"
+)
+
+func (c *checker) key(r Key, s *State) Resource {
+	c.id("id", r.ID, "")
+	if sum, ok := r.SHA256(); ok {
+		r.Hash = sha256Prefix + hex.EncodeToString(sum[:])
+	} else if !r.IsBcrypt() {
+		c.fail("hash", "must be sha256: and 64 hex digits, or a bcrypt hash ($2a$, $2b$ or $2y$)")
+	} else if r.Hash[4:6] > bcryptCostMax {
+		c.fail("hash", "has a bcrypt cost above %s: whoever tries a key would keep a processor busy for seconds, or days", bcryptCostMax)
+	}
+	if other, taken := s.hashes[r.Hash]; taken && other != r.ID {
+		c.fail("hash", "is already the hash of key %s", other)
+	}
+	c.text("prefix", r.Prefix, false)
+	if len(r.Prefix) > 32 {
+		c.fail("prefix", "is longer than 32 bytes")
+	}
+	switch {
+	case r.Access == "" && r.Upstreams == nil:
+		r.Access = Unrestricted
+	case r.Access == "":
+		r.Access = Restricted // also for an empty list: nothing is allowed, not everything
+	case r.Access == Unrestricted && len(r.Upstreams) > 0:
+		c.fail("upstreams", "only with access: restricted")
+	case r.Access != Restricted && r.Access != Unrestricted:
+		c.fail("access", "must be restricted or unrestricted")
+	}
+	r.Upstreams = c.ids("upstreams", r.Upstreams)
+	for i, m := range r.Models {
+		c.text(indexed("models", i), m, true)
+	}
+	r.Models = emptyIsNil(slices.Clone(r.Models))
+	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
+	r.Slots = c.slots(r.Slots)
+	r.Priority, r.Weight = c.waiting(r.Priority, r.Weight)
+	r.ExpiresAt = c.moment("expires_at", r.ExpiresAt)
+	r.Limits = c.limits(r.Limits, true)
+	c.budget(r.Budget)
+	r.IPs, r.Curfew = c.ips(r.IPs), c.curfew(r.Curfew)
+	r.MaxIPs, r.IPWindow = c.maxIPs(r.MaxIPs, r.IPWindow)
+	return &r
 }
 
 // keyIndex finds keys by their secret.

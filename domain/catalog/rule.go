@@ -65,3 +65,20 @@ func compileRule(r *Rule) (*CompiledRule, *InvalidError) {
 	}
 	return c, nil
 }
+
+func (c *checker) rule(r Rule) Resource {
+	c.id("id", r.ID, "")
+	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
+	for i, status := range r.Match.Status {
+		c.between(indexed("match.status", i), status, 100, 599, "")
+	}
+	r.Match.Status = emptyIsNil(slices.Clone(r.Match.Status))
+	c.text("match.error_type", r.Match.ErrorType, false)
+	if _, fault := compileRule(&r); fault != nil {
+		c.fail(fault.Field, "%s", fault.Reason)
+	}
+	if r.Action.BlockFor != 0 {
+		c.duration("action.block_for", r.Action.BlockFor, week)
+	}
+	return &r
+}

@@ -155,14 +155,22 @@ func either(yes, no string, field func(*Settings) *bool) func(*Settings, string)
 
 func choice(field func(*Settings) *string, of ...string) func(*Settings, string) (string, error) {
 	return func(s *Settings, v string) (string, error) {
-		for _, o := range of {
-			if v == o {
-				*field(s) = v
-				return v, nil
-			}
+		if !slices.Contains(of, v) {
+			return "", fmt.Errorf("must be one of %s", strings.Join(of, ", "))
 		}
-		return "", fmt.Errorf("must be one of %s", strings.Join(of, ", "))
+		*field(s) = v
+		return v, nil
 	}
+}
+
+// keepAliveAfter takes 0 for never.
+func keepAliveAfter(s *Settings, v string) (string, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil || d != 0 && (d < time.Second || d > 10*time.Minute) {
+		return "", errors.New("must be 0s (never) or a duration of 1s..10m")
+	}
+	s.KeepAlive.After = d
+	return Duration(d).String(), nil
 }
 
 // DefaultSettings are in force in an empty catalogue.
@@ -189,4 +197,14 @@ func (s *Settings) put(name, value string) (canonical, field string, err error) 
 		known[i] = row.name
 	}
 	return "", "name", fmt.Errorf("unknown setting; known are %s", strings.Join(known, ", "))
+}
+
+func (c *checker) setting(r Setting) Resource {
+	var scratch Settings
+	if canonical, field, err := scratch.put(r.Name, r.Value); err != nil {
+		c.fail(field, "%v", err)
+	} else {
+		r.Value = canonical
+	}
+	return &r
 }

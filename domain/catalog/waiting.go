@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"errors"
 	"time"
 
 	"github.com/penstock/penstock/domain/gate"
@@ -80,14 +79,4 @@ func (c *checker) waiting(priority string, weight *int) (string, *int) {
 	}
 	w := *weight
 	return priority, &w
-}
-
-// keepAliveAfter takes 0 for never.
-func keepAliveAfter(s *Settings, v string) (string, error) {
-	d, err := time.ParseDuration(v)
-	if err != nil || d != 0 && (d < time.Second || d > 10*time.Minute) {
-		return "", errors.New("must be 0s (never) or a duration of 1s..10m")
-	}
-	s.KeepAlive.After = d
-	return Duration(d).String(), nil
 }
