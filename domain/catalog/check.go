@@ -78,12 +78,12 @@ func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) 
 
 // id checks the name of a resource: it stands in paths, streams and command lines. Prices may also use the signs of
 // model names.
-func (c *checker) id(field, id, more string) {
+func (c *checker) id(id, more string) {
 	if len(id) > idMax {
-		c.fail(field, "is longer than %d bytes", idMax)
+		c.fail("id", "is longer than %d bytes", idMax)
 	}
 	if fault := signFault(id, more); fault != "" {
-		c.fail(field, "%s", fault)
+		c.fail("id", "%s", fault)
 	}
 }
 
@@ -218,7 +218,7 @@ func emptyIsNil[S ~[]E, E any](s S) S {
 }
 
 func (c *checker) account(r Account, s *State) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	if r.Upstream == "" {
 		c.fail("upstream", "is required")
 	}
@@ -230,7 +230,7 @@ func (c *checker) account(r Account, s *State) Resource {
 }
 
 func (c *checker) group(r Group) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	r.Upstreams = c.ids("upstreams", r.Upstreams)
 	r.Accounts = c.ids("accounts", r.Accounts)
 	r.Multiplier = c.multiplier("multiplier", r.Multiplier)
@@ -243,7 +243,7 @@ func (c *checker) group(r Group) Resource {
 }
 
 func (c *checker) user(r User) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	c.text("name", r.Name, false)
 	r.Slots = c.slots(r.Slots)
 	r.Limits = c.limits(r.Limits, true)

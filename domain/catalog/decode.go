@@ -22,8 +22,8 @@ type Extras struct {
 }
 
 // fields are the spellings of resource files by kind: "path type" per line. Types: s string, i whole number, b boolean,
-// d duration, D one above zero (which would be taken for none given), t time, n decimal (in quotes or not), v any scalar as text, o object, {} object of strings, [] in front
-// for a list, {o} object of objects whose fields stand under "*".
+// d duration, D one above zero (which would be taken for none given), t time, n decimal (in quotes or not), v any scalar as
+// text, o object, {} object of strings, [] in front for a list, {o} object of objects whose fields stand under "*".
 var fields = map[Kind]string{
 	KindUpstream: `base_url s|path_prefix s|capabilities []s|priority i|weight i|slots i
 		queue o|queue.enabled b|queue.timeout D|queue.max_length i|queue.discipline s|queue.age_every D|queue.fail_fast b

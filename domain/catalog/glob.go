@@ -5,12 +5,9 @@ import "strings"
 // isGlob says that a pattern has wildcards.
 func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
-// Glob says whether a pattern matches a whole name: "*" is any run of characters, "?" one byte.
-func Glob(pattern, name string) bool { return globMatch(pattern, name) }
-
-// globMatch matches a whole name: "*" is any run of characters, "?" one byte, everything else itself. Linear in the
-// usual case, at worst pattern × name.
-func globMatch(pattern, name string) bool {
+// Glob says whether a pattern matches a whole name: "*" is any run of characters, "?" one byte, everything else itself. Linear
+// in the usual case, at worst pattern × name.
+func Glob(pattern, name string) bool {
 	p, n := 0, 0
 	star, mark := -1, 0
 	for n < len(name) {

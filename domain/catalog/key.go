@@ -47,7 +47,7 @@ func (r *Key) AllowsModel(model string) bool {
 		return true
 	}
 	for _, pattern := range r.Models {
-		if pattern == model || isGlob(pattern) && globMatch(pattern, model) {
+		if pattern == model || isGlob(pattern) && Glob(pattern, model) {
 			return true
 		}
 	}
@@ -61,7 +61,7 @@ const (
 )
 
 func (c *checker) key(r Key, s *State) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	if sum, ok := r.SHA256(); ok {
 		r.Hash = sha256Prefix + hex.EncodeToString(sum[:])
 	} else if !r.IsBcrypt() {

@@ -236,7 +236,7 @@ func (x *priceIndex) find(model, upstream string, at time.Time) *rated {
 	}
 	for i := range x.globs {
 		g := &x.globs[i]
-		if (g.upstream == "" || g.upstream == upstream) && globMatch(g.model, model) {
+		if (g.upstream == "" || g.upstream == upstream) && Glob(g.model, model) {
 			if r := begun(g.list, at); r != nil {
 				return r
 			}

@@ -114,7 +114,7 @@ func (c *checker) price(r Price) Resource {
 	c.ref.ID = r.ID
 	c.text("model", r.Model, true)
 	if r.ID != "" { // else the model is missing, which is said already
-		c.id("id", r.ID, "/*?")
+		c.id(r.ID, "/*?")
 	}
 	r.EffectiveFrom = c.moment("effective_from", r.EffectiveFrom)
 	for _, f := range [...]struct{ name, value string }{{"input", r.Input}, {"output", r.Output}} {

@@ -67,7 +67,7 @@ func compileRule(r *Rule) (*CompiledRule, *InvalidError) {
 }
 
 func (c *checker) rule(r Rule) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	c.between("priority", r.Priority, -1_000_000, 1_000_000, "")
 	for i, status := range r.Match.Status {
 		c.between(indexed("match.status", i), status, 100, 599, "")

@@ -237,7 +237,7 @@ func TestModelsOfAKey_A31_A35(t *testing.T) {
 		t.Error("an empty list is no limit")
 	}
 	for _, c := range [][3]string{{"*", "", "y"}, {"a*b*c", "aXbYbZc", "y"}, {"a*b", "acbd", "n"}, {"**", "x", "y"}, {"a?", "a", "n"}, {"", "", "y"}, {"*a", "aaab", "n"}, {"a*", "a", "y"}} {
-		if got := globMatch(c[0], c[1]); got != (c[2] == "y") {
+		if got := Glob(c[0], c[1]); got != (c[2] == "y") {
 			t.Errorf("%q on %q: %v", c[0], c[1], got)
 		}
 	}

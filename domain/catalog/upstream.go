@@ -32,7 +32,7 @@ func NewUpstream(id, baseURL string, capabilities ...dialect.Capability) *Upstre
 }
 
 func (c *checker) upstream(r Upstream) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	r.BaseURL = c.baseURL(r.BaseURL)
 	r.PathPrefix = c.pathPrefix(r.PathPrefix)
 	r.Capabilities = c.capabilities(r.Capabilities)

@@ -39,7 +39,7 @@ const (
 )
 
 func (c *checker) webhook(r Webhook, s *State) Resource {
-	c.id("id", r.ID, "")
+	c.id(r.ID, "")
 	c.webhookURL(r.URL)
 	switch {
 	case len(r.Events) == 0:
