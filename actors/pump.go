@@ -69,14 +69,15 @@ func (s *source) next(p []byte) (int, error) {
 }
 
 // take reads once. What is held back at the end of the body passes when it ends the stream, for some upstreams leave
-// out the last blank line; else it is half an event, which would swallow the error that is said behind it.
+// out the last blank line; else it is half an event, which would swallow the error that is said behind it. What is
+// compressed has passed as it came.
 func (s *stream) take() error {
 	n, err := s.src.next(s.buf)
 	s.feed(s.buf[:n])
-	if err == io.EOF && s.plain {
+	if err == io.EOF {
 		whole := len(s.ready)
 		s.ready = s.meter.Flush(s.ready)
-		if !s.meter.Complete() && !s.meter.Failed() {
+		if !s.plain || !s.meter.Complete() && !s.meter.Failed() {
 			s.ready = s.ready[:whole]
 		}
 	}
@@ -147,8 +148,11 @@ func (s *stream) run(w io.Writer) (err error) {
 		whole, missed := s.meter.Whole(), s.quiet
 		if err := s.take(); err != nil {
 			s.write(w)
-			if whole && s.meter.Whole() {
-				s.quiet, err = missed, io.EOF
+			if s.meter.Whole() { // also with what came in the same read
+				err = io.EOF
+				if whole {
+					s.quiet = missed
+				}
 			}
 			return s.finish(w, err)
 		}
