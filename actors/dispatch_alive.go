@@ -123,7 +123,10 @@ func (s *stream) tell(w io.Writer, r failure.Refusal) bool {
 	}
 	e := errorOf(s.l.c, r, true)
 	e.Sequence, e.ResponseID, e.Model = s.meter.Events(), s.meter.ID(), s.meter.Model()
-	s.ready = dialect.AppendStreamError(s.ready[:0], s.l.c.Endpoint.Dialect, s.format, e)
+	if s.ready = s.ready[:0]; s.meter.Torn() && s.format == dialect.SSE { // too large to be held until it is whole
+		s.ready = append(s.ready, "\n\n"...)
+	}
+	s.ready = dialect.AppendStreamError(s.ready, s.l.c.Endpoint.Dialect, s.format, e)
 	s.write(w)
 	return true
 }

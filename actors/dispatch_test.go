@@ -212,7 +212,8 @@ func TestCredentialsNeverComeBackInOtherForms(t *testing.T) {
 	squeezed := gzipped(`{"error":{"message":"secret-of-a1 is odd"}}`)
 	squeezed.status, squeezed.header = 400, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
 	within := streaming(hello, `data: {"error":{"message":"secret-of-a1 has expired"}}`+"\n\n")
-	for name, rep := range map[string]reply{"compressed": squeezed, "within a stream": within} {
+	bare := streaming(hello, `data: {"error":{"message":"secret-of-a1 has expired"}}`) // without its blank line
+	for name, rep := range map[string]reply{"compressed": squeezed, "within a stream": within, "at the end of one": bare} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pair()...)
 			r.reply("a", rep)

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -75,18 +74,19 @@ func (s *stream) take() error {
 	n, err := s.src.next(s.buf)
 	s.feed(s.buf[:n])
 	if err == io.EOF {
-		whole := len(s.ready)
+		from, told := len(s.ready), s.meter.Failed()
 		s.ready = s.meter.Flush(s.ready)
 		if !s.plain || !s.meter.Complete() && !s.meter.Failed() {
-			s.ready = s.ready[:whole]
+			s.ready = s.ready[:from]
 		}
+		s.endWithFailure(from, told)
 	}
 	return err
 }
 
 // feed takes plain bytes: what is whole goes to ready, the rest is held.
 func (s *stream) feed(p []byte) {
-	from := len(s.ready)
+	from, told := len(s.ready), s.meter.Failed()
 	switch {
 	case !s.plain:
 		s.meter.Feed(p)
@@ -101,27 +101,7 @@ func (s *stream) feed(p []byte) {
 		s.meter.Feed(p)
 		s.ready = s.ready[:len(s.ready)-len(s.meter.Held())]
 	}
-	if s.meter.Failed() {
-		end := from + s.untilFailure(s.ready[from:])
-		s.ready = append(s.ready[:from], s.l.withoutSecret(s.ready[from:end])...)
-	}
-}
-
-// untilFailure is the length of whole events up to the one that says that the stream has failed. Some upstreams send
-// their mark of a complete answer all the same.
-func (s *stream) untilFailure(b []byte) int {
-	m := new(dialect.Meter)
-	m.Reset(s.l.c.Endpoint.Dialect, s.format)
-	n := 0
-	for n < len(b) && !m.Failed() {
-		i := bytes.IndexByte(b[n:], '\n')
-		if i < 0 {
-			return len(b)
-		}
-		m.Feed(b[n : n+i+1])
-		n += i + 1
-	}
-	return n
+	s.endWithFailure(from, told)
 }
 
 // run carries the stream to the client until its end, and settles the request.
@@ -138,11 +118,12 @@ func (s *stream) run(w io.Writer) (err error) {
 		s.write(w)
 		switch {
 		case s.meter.Failed():
+			if s.hasLastWord() {
+				s.rest(w)
+			}
 			return s.finish(w, nil)
 		case s.meter.Ended():
-			missed := s.quiet
 			s.rest(w)
-			s.quiet = missed // what comes behind the last event is no part of the answer
 			return s.finish(w, io.EOF)
 		}
 		whole, missed := s.meter.Whole(), s.quiet
@@ -181,10 +162,11 @@ func (s *stream) write(w io.Writer) {
 	s.ready = s.ready[:0]
 }
 
-// rest reads what comes after the terminal event, which is little and soon: the connection can then be used again.
+// rest reads what comes after the last event, which is little and soon: the connection can then be used again. It is no part of the
+// answer, so that it does not matter whether the client still takes it.
 func (s *stream) rest(w io.Writer) {
-	stop := time.AfterFunc(drainAfter, s.l.cut.Fire)
-	defer stop.Stop()
+	stop, missed := time.AfterFunc(drainAfter, s.l.cut.Fire), s.quiet
+	defer func() { stop.Stop(); s.quiet = missed }()
 	for {
 		err := s.take()
 		s.write(w)
@@ -244,6 +226,8 @@ func (s *stream) finish(w io.Writer, err error) error {
 		s.done()
 		l.settled(l.completed(t), t)
 		return nil
+	case s.meter.Failed() && !s.quiet: // the client knows, and may have gone for that
+		return s.cutShort(w, nil)
 	case gone:
 		return s.cancelled()
 	case l.recalled():

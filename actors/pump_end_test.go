@@ -3,6 +3,9 @@ package actors_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/penstock/penstock/actors"
 )
 
 // event writes an event of Messages or Responses.
@@ -62,5 +65,86 @@ func TestCompressedStreamsEndAsPlainOnesDo(t *testing.T) {
 		if r.run(call); r.settlement(call.ID).Outcome != "failed" {
 			t.Errorf("%s: half an event ends the stream", name)
 		}
+	}
+}
+
+const responses = `{"model":"m","stream":true,"input":"hi"}`
+
+// OpenAI ends a response that fails with an error and response.failed: clients read the one or the other, and the last one says what
+// has been used. An array is no JSON without its bracket. Nothing else passes behind an error.
+func TestWhatFollowsAnErrorPassesAsFarAsItIsOfUse(t *testing.T) {
+	const array = `[{"candidates":[{"content":{"parts":[{"text":"hi"}]}}]}`
+	const broken = ",\r\n" + `{"error":{"code":500,"message":"boom","status":"INTERNAL"}}` + "\n"
+	text := event(`{"type":"response.output_text.delta","delta":"hello"}`)
+	fault := event(`{"type":"error","sequence_number":2,"error":{"type":"server_error","code":"server_error","message":"boom"}}`)
+	failed := event(`{"type":"response.failed","response":{"id":"r","error":{"code":"server_error","message":"boom"},"usage":{"input_tokens":10,"output_tokens":7}}}`)
+	completed := event(`{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":10,"output_tokens":7}}}`)
+	const stream, arrays, chats = "/v1/responses", "/v1beta/models/m:streamGenerateContent", "/v1/chat/completions"
+	for name, c := range map[string]struct {
+		path, body string
+		rep        reply
+		want       string
+		source     string
+	}{
+		"error and failed":                   {stream, responses, streaming(text, fault, failed), text + fault + failed, "reported"},
+		"error and failed in one read":       {stream, responses, streaming(text + fault + failed), text + fault + failed, "reported"},
+		"failed alone":                       {stream, responses, streaming(text, failed), text + failed, "reported"},
+		"error alone":                        {stream, responses, streaming(text, fault), text + fault, "estimated"},
+		"error, then broken off":             {stream, responses, replyOf(chunk{data: text + fault}, chunk{err: actors.PhaseBody}), text + fault, "estimated"},
+		"error and a false end":              {stream, responses, streaming(text, fault, completed), text + fault, "reported"},
+		"error and a false end, in one read": {stream, responses, streaming(text + fault + completed), text + fault, "reported"},
+		"array":                              {arrays, `{}`, streaming(array, broken, "]"), array + broken + "]", "estimated"},
+		"array in one read":                  {arrays, `{}`, streaming(array + broken + "]"), array + broken + "]", "estimated"},
+		"error that lacks its blank line":    {chats, chatStream, streaming(hello, strings.TrimSpace(inError)), hello + strings.TrimSpace(inError), "estimated"},
+		"end that lacks its blank line":      {chats, chatStream, streaming(hello + inError + strings.TrimSpace(done)), hello + inError, "estimated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.rep.header = sseHeader; c.path == arrays {
+				c.rep.header = jsonHeader
+			}
+			r := newRig(t, pair()...)
+			r.reply("a", c.rep)
+			call := r.call(c.path, c.body)
+			if x := r.run(call); x.err != nil || x.body() != c.want {
+				t.Errorf("got %q, %v\nwant %q", x.body(), x.err, c.want)
+			}
+			r.expect(call.ID, "admitted dispatched(1 a1) | settled(failed 200 STREAM_ERROR stream_cut "+c.source+")")
+		})
+	}
+}
+
+// A client that hangs up over an error which it was sent has not cancelled its request: the upstream has failed.
+func TestAClientThatGoesOverAnErrorHasNotCancelled(t *testing.T) {
+	fault := event(`{"type":"error","sequence_number":2,"error":{"type":"server_error","message":"boom"}}`)
+	r := newRig(t, pair(disconnect("cancel"))...)
+	call := r.call("/v1/responses", responses)
+	r.reply("a", replyOf(chunk{data: event(`{"type":"response.output_text.delta","delta":"hello"}`) + fault}, chunk{do: call.Gone.Fire, hold: make(chan struct{})}))
+	r.run(call)
+	r.expect(call.ID, "admitted dispatched(1 a1) | settled(failed 200 STREAM_ERROR stream_cut estimated)")
+	if f, _ := r.system.Board().Figures("a"); f.Failures != 1 {
+		t.Errorf("%d failures are counted", f.Failures)
+	}
+}
+
+// An upstream that keeps the connection open behind an error is not waited for longer than behind any last event.
+func TestTheLastWordIsNotWaitedForForEver(t *testing.T) {
+	r := newRig(t, pair()...)
+	fault := event(`{"type":"error","sequence_number":2,"error":{"type":"server_error","message":"boom"}}`)
+	r.reply("a", replyOf(chunk{data: event(`{"type":"response.output_text.delta","delta":"hello"}`) + fault}, chunk{hold: make(chan struct{})}))
+	call, began := r.call("/v1/responses", responses), time.Now()
+	r.run(call)
+	r.expect(call.ID, "admitted dispatched(1 a1) | settled(failed 200 STREAM_ERROR stream_cut estimated)")
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// The error at the end of an event that was too large to be held stands by itself.
+func TestAnErrorBehindHalfALargeEventStandsByItself(t *testing.T) {
+	half := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("four", 1<<19)
+	r := newRig(t, pair()...)
+	r.reply("a", streaming(hello, half))
+	if x := r.run(r.stream()); !strings.HasPrefix(x.body(), hello+half+"\n\ndata: {\"error\":") {
+		t.Errorf("%d bytes, at the end %q", len(x.body()), x.body()[max(0, len(x.body())-300):])
 	}
 }

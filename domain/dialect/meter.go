@@ -237,6 +237,9 @@ func (m *Meter) Events() int64 { return m.events }
 // AtBoundary says that no incomplete event has been fed: something may be appended to the stream.
 func (m *Meter) AtBoundary() bool { return len(m.held) == 0 && !m.f.big }
 
+// Torn says that a part of an event has passed that is not complete: what is appended to the stream would belong to it.
+func (m *Meter) Torn() bool { return m.f.big }
+
 // acts are what a provider did for an answer and bills beside its tokens.
 type acts struct{ images, webSearches, fileSearches int64 }
 
