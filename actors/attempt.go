@@ -130,9 +130,15 @@ func (l *parting) Close() error {
 
 // streams says whether the answer comes as events: the client asked for that, and the upstream gives it.
 func (l *life) streams() bool {
-	return l.c.Ask.Stream && (strings.Contains(l.in.Header("Content-Type"), "event-stream") || l.format() == dialect.JSONArray)
+	return l.c.Ask.Stream && (l.givesEvents() || l.format() == dialect.JSONArray)
 }
 
+// givesEvents says that the answer is framed as events: some upstreams do so for Gemini's arrays, too.
+func (l *life) givesEvents() bool {
+	return strings.Contains(strings.ToLower(l.in.Header("Content-Type")), "event-stream")
+}
+
+// format is how the client wants its stream framed.
 func (l *life) format() dialect.Format {
 	if l.c.Endpoint.Dialect == dialect.Gemini && !strings.Contains("&"+l.c.Query, "&alt=sse") {
 		return dialect.JSONArray

@@ -148,3 +148,30 @@ func TestAnErrorBehindHalfALargeEventStandsByItself(t *testing.T) {
 		t.Errorf("%d bytes, at the end %q", len(x.body()), x.body()[max(0, len(x.body())-300):])
 	}
 }
+
+// How a stream is framed is what the upstream says it is: a relay may answer with events where Google sends an array, and where it
+// takes the wish for events from a query that is escaped.
+func TestAStreamIsReadAsItIsFramed(t *testing.T) {
+	const text = `{"candidates":[{"content":{"parts":[{"text":"hi"}]}}]}`
+	const end = `{"candidates":[{"content":{"parts":[{"text":" you"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5}}`
+	const events = "data: " + text + "\r\n\r\ndata: " + end + "\r\n\r\n"
+	for name, c := range map[string]struct{ query, kind, body string }{
+		"events for an array":       {"", "text/event-stream", events},
+		"events for an escaped alt": {"?%61lt=sse", "text/event-stream", events},
+		"a type in capitals":        {"?alt=sse", "Text/Event-Stream; charset=UTF-8", events},
+		"an array":                  {"?alt=json", "application/json; charset=UTF-8", "[" + text + ",\r\n" + end + "]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pair()...)
+			r.reply("a", reply{header: map[string]string{"Content-Type": c.kind}, body: texts(c.body[:40], c.body[40:])})
+			call := r.call("/v1beta/models/m:streamGenerateContent"+c.query, `{"contents":[{"parts":[{"text":"hi"}]}]}`)
+			if x := r.run(call); x.body() != c.body {
+				t.Errorf("got %q\nwant %q", x.body(), c.body)
+			}
+			r.expect(call.ID, "admitted dispatched(1 a1) | settled(completed 200 ok reported)")
+			if s := r.settlement(call.ID); s.Usage.Input != 10 || s.Usage.Output != 5 {
+				t.Errorf("used %+v", s.Usage)
+			}
+		})
+	}
+}

@@ -11,6 +11,9 @@ import (
 // openStream reads a stream up to its first content. Until then another upstream may still take over.
 func (l *life) openStream() (Answer, bool) {
 	s := &stream{l: l, format: l.format(), t: l.seen(), plain: true, src: &source{in: l.in}}
+	if l.givesEvents() {
+		s.format = dialect.SSE
+	}
 	headers := l.passing()
 	if enc := l.in.Header("Content-Encoding"); enc != "" && enc != "identity" {
 		d, err := l.in.Decode(s.src)
