@@ -47,6 +47,22 @@ type ReadModel interface {
 	Close() error
 }
 
+// Tended is a ReadModel whose server reads rows quickly only once it has looked at them, and does that by itself some time after
+// they have come.
+type Tended interface {
+	// Tend has it look at the rows of a projection now. It is for after a Replace, when no snapshot from before is open. Nothing
+	// but speed depends on it.
+	Tend(ctx context.Context, p Projection) error
+}
+
+// tend is Tend of a read model that wants it.
+func tend(ctx context.Context, m ReadModel, p Projection) error {
+	if t, wants := m.(Tended); wants {
+		return t.Tend(ctx, p)
+	}
+	return nil
+}
+
 // Shadow is a read model of one projection whose rows are to take the place of the living ones. It outlives the process
 // that folds into it: Close keeps it.
 type Shadow interface {

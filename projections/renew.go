@@ -203,6 +203,9 @@ func (r *Runner) Rebuild(ctx context.Context, projection string, shadow func() (
 	if err != nil {
 		return report, err
 	}
+	if slow := tend(ctx, r.o.Model, r.o.Projections[i]); slow != nil && ctx.Err() == nil {
+		r.o.Logger.Warn("rows are read more slowly until the server looks at them by itself", "projection", projection, "error", slow)
+	}
 	report.finish(begun)
 	return report, nil
 }

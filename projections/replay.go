@@ -191,6 +191,7 @@ func Rebuild(ctx context.Context, store events.Store, live ReadModel, p Projecti
 	if err := again.swap(ctx, live, head, &report); err != nil {
 		return report, err
 	}
+	_ = tend(ctx, live, p) // the rows are in their place all the same
 	report.finish(begun)
 	return report, nil
 }

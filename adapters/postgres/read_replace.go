@@ -59,7 +59,8 @@ func (w *readWriter) supersede(ctx context.Context, p projections.Projection, wi
 		statements := incoming.createTable(t, p)
 		err := w.run(ctx, statements[0])
 		if err == nil {
-			err = incoming.bring(ctx, t, t.Name, with)
+			// Frozen: the pages are known at once to hold nothing but rows that everybody sees.
+			err = incoming.bring(ctx, t, t.Name, with, "FREEZE")
 		}
 		if err == nil {
 			err = w.run(ctx, append(statements[1:], "ANALYZE "+incoming.table(t.Name))...)
@@ -84,14 +85,14 @@ func (w *readWriter) supersede(ctx context.Context, p projections.Projection, wi
 	return w.run(ctx, "DROP SCHEMA "+quote(incoming.schema))
 }
 
-// bring copies all rows of the snapshot's table into an empty one of the writer's schema.
-func (w *readWriter) bring(ctx context.Context, t *readTable, into string, with projections.Snapshot) error {
+// bring copies all rows of the snapshot's table into an empty one of the writer's schema. options are more ones of the COPY.
+func (w *readWriter) bring(ctx context.Context, t *readTable, into string, with projections.Snapshot, options ...string) error {
 	scan, err := with.Scan(ctx, t.Table)
 	if err != nil {
 		return err
 	}
 	rows := &copyText{table: t, rows: scan}
-	_, err = w.conn.PgConn().CopyFrom(ctx, rows, "COPY "+w.table(into)+" FROM STDIN (FORMAT binary)")
+	_, err = w.conn.PgConn().CopyFrom(ctx, rows, "COPY "+w.table(into)+" FROM STDIN ("+strings.Join(append(options, "FORMAT binary"), ", ")+")")
 	if rows.err != nil {
 		err = rows.err
 	}

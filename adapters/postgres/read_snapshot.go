@@ -106,8 +106,12 @@ func (s *readSnapshot) Scan(ctx context.Context, t *projections.Table) (projecti
 	return scan, nil
 }
 
-// Close implements projections.Snapshot.
+// Close implements projections.Snapshot. The view has ended when it returns: the server notices the end of a connection later, and
+// what comes next may be about rows that the view keeps from being cleaned up.
 func (s *readSnapshot) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readCleanMax)
+	defer cancel()
+	_, _ = s.conn.Exec(ctx, "ROLLBACK") // it may be broken, which is as good
 	hangUp(s.conn)
 	return nil
 }
