@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -54,11 +55,14 @@ func parseReadAddress(dsn, schema string, socket Socket) (*readAddress, error) {
 	if to.RuntimeParams["application_name"] == "" {
 		to.RuntimeParams["application_name"] = "penstock"
 	}
+	for name, value := range settingsOfNetwork {
+		setDefault(to.RuntimeParams, name, value)
+	}
+	maps.Copy(to.RuntimeParams, settingsAlways)
 	maps.Copy(to.RuntimeParams, map[string]string{
-		"client_encoding": "UTF8",
-		"search_path":     "pg_catalog", // every name says its schema
-		"timezone":        "UTC",
-		"jit":             "off", // compiling costs more than any of these queries
+		"search_path": "pg_catalog", // every name says its schema
+		"timezone":    "UTC",
+		"jit":         "off", // compiling costs more than any of these queries
 	})
 	c.MaxConns = readConns
 	return &readAddress{pool: c, schema: schema, name: fmt.Sprintf("%s of %s at %s:%d", schema, to.Database, to.Host, to.Port)}, nil
@@ -69,6 +73,8 @@ func parseReadAddress(dsn, schema string, socket Socket) (*readAddress, error) {
 func (a *readAddress) readers() *pgxpool.Config {
 	c := a.pool.Copy()
 	c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
+	setDefault(c.ConnConfig.RuntimeParams, "statement_timeout", strconv.FormatInt(readQueryMax.Milliseconds(), 10))
+	setDefault(c.ConnConfig.RuntimeParams, "lock_timeout", "0")
 	return c
 }
 

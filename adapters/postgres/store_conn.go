@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,22 @@ const (
 // settingOwn is a setting that only the writer's session has: read again, it says that its settings are those of the session.
 const settingOwn = "penstock.session"
 
+// The settings of every session, whatever the server, the database, the role or the address say.
+var settingsAlways = map[string]string{
+	"client_encoding":               "UTF8",           // what texts are in
+	"default_transaction_isolation": "read committed", // who has waited for a lock sees what was written meanwhile
+	"idle_session_timeout":          "0",              // sessions that rest hold locks, the claim to the database among them
+}
+
+// settingsOfNetwork are those of every session, unless the address says otherwise: a gateway that has lost its power holds its locks
+// for half a minute. Probes are for a connection that rests; the last one is for an answer on its way.
+var settingsOfNetwork = map[string]string{
+	"tcp_keepalives_idle":     "10",
+	"tcp_keepalives_interval": "5",
+	"tcp_keepalives_count":    "4",
+	"tcp_user_timeout":        "30000",
+}
+
 // newDialer reads a connection string: a URL or "key=value" pairs. What it sets wins over the settings below.
 func newDialer(dsn string, o StoreOptions, application string, settings map[string]string) (*dialer, error) {
 	c, err := pgx.ParseConfig(dsn)
@@ -48,9 +65,6 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 		"application_name":                    application,
 		"statement_timeout":                   wait, // a statement that nobody waits for ends
 		"idle_in_transaction_session_timeout": strconv.FormatInt(4*o.Deadline.Milliseconds(), 10),
-		"tcp_keepalives_idle":                 "10", // a gateway that has lost its power holds its locks for half a minute
-		"tcp_keepalives_interval":             "5",
-		"tcp_keepalives_count":                "4",
 		"jit":                                 "off",
 		// There is an index for each question. What is believed of a table that nobody has analysed yet must not matter.
 		"enable_seqscan":    "off",
@@ -58,9 +72,12 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 	} {
 		setDefault(c.RuntimeParams, name, value)
 	}
-	for name, value := range settings {
-		setDefault(c.RuntimeParams, name, value)
+	for _, more := range []map[string]string{settings, settingsOfNetwork} {
+		for name, value := range more {
+			setDefault(c.RuntimeParams, name, value)
+		}
 	}
+	maps.Copy(c.RuntimeParams, settingsAlways)
 	return &dialer{config: c}, nil
 }
 

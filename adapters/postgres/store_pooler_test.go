@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -24,23 +23,6 @@ func TestAPoolerIsNotTakenForTheServer(t *testing.T) {
 			require.ErrorIs(t, err, postgres.ErrPooled)
 			require.ErrorIs(t, err, events.ErrUnavailable)
 			require.ErrorContains(t, err, "the address of the server itself")
-		})
-	}
-}
-
-func TestADatabaseMayHaveSettingsOfItsOwn(t *testing.T) {
-	server := pgtest.Shared(t)
-	for _, setting := range []string{
-		"datestyle = 'SQL, DMY'", "datestyle = 'German'", "client_encoding = 'LATIN1'", "standard_conforming_strings = off",
-		"timezone = 'Asia/Kathmandu'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'",
-	} {
-		t.Run(setting, func(t *testing.T) {
-			dsn := server.NewDatabase(t)
-			u, err := url.Parse(dsn)
-			require.NoError(t, err)
-			server.Exec(t, "ALTER DATABASE "+u.Path[1:]+" SET "+setting)
-			s := openStore(t, dsn, postgres.StoreOptions{})
-			put(t, s, one(row(t, "request/a", 0))...)
 		})
 	}
 }
