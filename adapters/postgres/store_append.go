@@ -107,7 +107,7 @@ func (g *group) try(ctx context.Context, w *session, thorough bool) error {
 // removed.
 func (g *group) openDays(ctx context.Context, w *session) error {
 	begun := g.readDays()
-	if err := g.s.makeDays(ctx, w, begun...); err != nil {
+	if err := g.s.makeDays(ctx, w, "0", begun...); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(g.days, func(d day) bool { _, there := w.days[d]; return !there }) { // or another process has made it

@@ -127,23 +127,34 @@ func (w *session) loadDays(ctx context.Context) error {
 	return err
 }
 
-// lookAhead makes the partitions of today and tomorrow, once a day, so that midnight costs no request anything.
+const (
+	aheadLock  = "100ms"     // for the table of all events, which an ANALYZE or an index that is made may hold for minutes
+	aheadAgain = time.Minute // after it was not to be had
+)
+
+// lookAhead makes the partitions of today and tomorrow, once a day, so that midnight costs no request anything. Nothing waits for it:
+// it is soon enough when the first row of the day asks again.
 func (s *Store) lookAhead(ctx context.Context, w *session) error {
 	now := time.Now()
 	today := dayOfTime(now)
-	if w.ahead == today {
+	if w.ahead == today || now.Before(w.aheadNext) {
 		return nil
 	}
-	w.ahead = today
-	err := s.makeDays(ctx, w, today, dayOfTime(now.Add(24*time.Hour)))
-	if refused(err) { // its first row will ask for it again, and that is soon enough
+	w.aheadNext = now.Add(aheadAgain)
+	err := s.makeDays(ctx, w, aheadLock, today, dayOfTime(now.Add(24*time.Hour)))
+	if refused(err) {
 		_, err = w.conn.Exec(ctx, `ROLLBACK`)
+		return err
+	}
+	if err == nil {
+		w.ahead = today
 	}
 	return err
 }
 
-// makeDays makes those partitions that are missing, in a transaction of their own.
-func (s *Store) makeDays(ctx context.Context, w *session, days ...day) error {
+// makeDays makes those partitions that are missing, in a transaction of their own. It waits for locks for so long, "0" for as long as
+// there is time.
+func (s *Store) makeDays(ctx context.Context, w *session, wait string, days ...day) error {
 	days = slices.DeleteFunc(days, func(d day) bool { _, there := w.days[d]; return there })
 	if len(days) == 0 {
 		return nil
@@ -154,7 +165,7 @@ func (s *Store) makeDays(ctx context.Context, w *session, days ...day) error {
 	if err := w.loadDays(ctx); err != nil { // another writer may have been faster
 		return err
 	}
-	var made []string
+	made := []string{`SET LOCAL lock_timeout = '` + wait + `'`}
 	for _, d := range days {
 		if _, there := w.days[d]; there {
 			continue

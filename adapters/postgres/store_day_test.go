@@ -198,6 +198,40 @@ func TestEachDayHasItsPartitionMadeWhenItIsNeeded(t *testing.T) {
 	require.Equal(t, []string{a, b, "request/odd", a, b}, streams(t, s), "one version, one end, whatever the day")
 }
 
+// Whoever analyses the table of all events at midnight, or makes an index on it, must not hold up what is appended, nor a start.
+func TestPartitionsThatCanNotBeMadeAheadOfTimeAreMadeLater(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Shared(t).NewDatabase(t)
+	s := openTestStore(t, dsn)
+	tomorrow := dayOfTime(time.Now().Add(24 * time.Hour))
+	_, err := s.session.conn.Exec(ctx, `DROP TABLE `+tomorrow.table())
+	require.NoError(t, err)
+	s.session.ahead, s.session.days = 0, nil
+	require.NoError(t, s.session.loadDays(ctx))
+	analyst, err := pgx.Connect(ctx, dsn)
+	require.NoError(t, err)
+	defer analyst.Close(ctx)
+	_, err = analyst.Exec(ctx, `BEGIN; LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE`)
+	require.NoError(t, err)
+
+	s.session.aheadNext = time.Time{}
+	begun := time.Now()
+	put(t, s, rowOf(t, "node/a", 0))
+	put(t, s, rowOf(t, "node/a", 1))
+	require.Less(t, time.Since(begun), 2*time.Second, "what a journal waits for")
+	again, err := OpenStore(ctx, dsn, StoreOptions{Shared: true})
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	require.NotContains(t, tables(t, s), tomorrow.table())
+
+	_, err = analyst.Exec(ctx, `ROLLBACK`)
+	require.NoError(t, err)
+	s.session.aheadNext = time.Time{} // a minute is over
+	put(t, s, rowOf(t, "node/a", 2))
+	require.Contains(t, tables(t, s), tomorrow.table())
+	require.Len(t, streams(t, s), 3)
+}
+
 func TestADayThatSomebodyDropsTakesOnlyItsRows(t *testing.T) {
 	s := openTestStore(t, pgtest.Shared(t).NewDatabase(t))
 	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)

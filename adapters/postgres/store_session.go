@@ -31,6 +31,8 @@ type session struct {
 	days   map[day]events.Position // partitions that exist, and what table days says of their last position
 	ahead  day                     // the day whose partition, and that of the day after it, have been made ahead of time
 	copies map[day]string          // names of the prepared COPY into partitions
+
+	aheadNext time.Time // no try to make any before it
 }
 
 // Prepared statements of a session, beside one COPY per partition.
