@@ -158,7 +158,7 @@ func (h hookState) WebhookStatus(ctx context.Context, id string) (admin.WebhookS
 		return admin.WebhookStatus{}, errors.Wrapf(admin.ErrNotFound, "webhook %s", id)
 	}
 	w := admin.WebhookStatus{ID: s.ID, Active: s.Active, Position: s.Position, Delivered: s.Delivered, GivenUp: s.GivenUp,
-		FailingSince: s.FailingSince, LastError: s.LastError}
+		Missed: s.Missed, FailingSince: s.FailingSince, LastError: s.LastError}
 	groups, err := h.feed.Checkpoints(ctx)
 	if err != nil {
 		return w, err

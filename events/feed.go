@@ -20,12 +20,18 @@ import (
 // A message is one fact: its payload is the fact's JSON object, its metadata are the names below. Messages come in the
 // order of their positions, at least once. A consumer group has a checkpoint of its own, stored beside the events, and
 // resumes behind it after any end of its process; groups do not know of each other. Readers are woken by commits.
+//
+// Retention waits for no consumer. In the place of facts that would have passed its filter and were taken away before it has read
+// them it gets one message of type TypeRemoved, which is no fact but says so (Gap).
 type Feed interface {
 	// Subscriber is one consumer group. It does no IO; Subscribe does, and takes the topic Topic only. A group has one
 	// subscription at a time. Close of the subscriber ends its subscriptions and stores how far they came.
 	Subscriber(o FeedOptions) (message.Subscriber, error)
 	// Head is the position of the last stored fact.
 	Head(ctx context.Context) (Position, error)
+	// Since is the position behind which the facts from a time on begin, also those that were taken away: whoever begins there is
+	// told of them. It is the head when there are none.
+	Since(ctx context.Context, t time.Time) (Position, error)
 	// Checkpoints lists the groups and how far they are, by name.
 	Checkpoints(ctx context.Context) ([]FeedCheckpoint, error)
 	// Forget removes the checkpoint of a group; a group that is not there is no error.

@@ -16,8 +16,8 @@ type FeedSource interface {
 	// FeedPage reads at most limit rows with a fact after the position, and keeps those that pass the filter. Facts are
 	// not decoded. through is the position up to which was read, at least after; more says that the limit was reached.
 	FeedPage(ctx context.Context, after Position, f *FeedFilter, limit int) (p FeedPage, err error)
-	// Head is the position of the last stored fact.
-	Head(ctx context.Context) (Position, error)
+	// Head, Stream, Find and Chain are those of the Store.
+	pastReader
 	// Checkpoint is where a group is; ok is false when it has none.
 	Checkpoint(ctx context.Context, group string) (at Position, ok bool, err error)
 	// SaveCheckpoint moves groups forward, and makes those that are not there; it never moves one back.
@@ -31,6 +31,7 @@ type FeedSource interface {
 // FeedPage is part of the event store.
 type FeedPage struct {
 	Rows    []Committed
+	Holes   []Hole // in order, of all that was read, whatever the filter says
 	Through Position
 	More    bool
 }
@@ -58,6 +59,11 @@ func NewPullFeed(source FeedSource, bell *Bell, log *slog.Logger) *PullFeed {
 
 // Head is the position of the last stored fact.
 func (f *PullFeed) Head(ctx context.Context) (Position, error) { return f.source.Head(ctx) }
+
+// Since is the position behind which the facts from a time on begin.
+func (f *PullFeed) Since(ctx context.Context, t time.Time) (Position, error) {
+	return since(ctx, f.source, t)
+}
 
 // Checkpoints lists the groups.
 func (f *PullFeed) Checkpoints(ctx context.Context) ([]FeedCheckpoint, error) {

@@ -20,6 +20,7 @@ type pull struct {
 
 	read   Position // everything up to here was read, and sent or left out
 	readAt time.Time
+	told   Position // up to here the consumer knows of what is not there any more
 	flight Flight
 
 	saved     Position // the stored checkpoint
@@ -65,6 +66,9 @@ func (p *pull) page() (more bool, err error) {
 	p.backoff = 0
 	for i := range page.Rows {
 		row := &page.Rows[i]
+		if again, err := p.gone(&page, row.Position); again || err != nil {
+			return true, err
+		}
 		messages, err := Messages(row)
 		if err != nil { // it is the same at the next try, and what comes behind it is not its fault
 			p.log.Error("event can not be handed on and is passed over", "group", p.o.Group, "error", err)
@@ -80,9 +84,30 @@ func (p *pull) page() (more bool, err error) {
 			}
 		}
 	}
+	if again, err := p.gone(&page, page.Through); again || err != nil {
+		return true, err
+	}
 	p.read = max(p.read, page.Through)
 	p.dirty()
 	return page.More, nil
+}
+
+// gone tells of what is not there any more before a position, unless that was told already. again is that of send.
+func (p *pull) gone(page *FeedPage, before Position) (again bool, err error) {
+	for len(page.Holes) > 0 && page.Holes[0].Last < before {
+		h := page.Holes[0]
+		page.Holes = page.Holes[1:]
+		if h.Last <= p.told || !p.o.Filter.Removable() {
+			continue
+		}
+		m, through := h.Message(p.ctx, p.source)
+		if again, err := p.send(m, h.First); again || err != nil {
+			return again, err
+		}
+		p.log.Warn("events were removed before they were read", "group", p.o.Group, "first", h.First, "last", through)
+		p.told, p.read = through, h.Last
+	}
+	return false, nil
 }
 
 // send hands on one message as soon as the window has room. again says that an earlier one was refused.
@@ -149,6 +174,7 @@ func (p *pull) acked() {
 // nacked takes back everything in flight, to be read and sent again.
 func (p *pull) nacked() error {
 	p.read = p.floor()
+	p.told = min(p.told, p.read)
 	p.flight.Ground()
 	if !p.pause(p.o.ResendAfter) {
 		return errEnded

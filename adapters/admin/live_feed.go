@@ -60,7 +60,9 @@ func (s *Server) liveFeedRoutes(feed events.Feed) {
 	huma.Register(s.api, huma.Operation{
 		OperationID: "liveFeed", Method: http.MethodGet, Path: "/api/v1/live", Tags: []string{"requests"},
 		Summary: "Facts as they are stored, as server-sent events: id is the position, event the type, data a line of events",
-		Errors:  []int{401, 422, 503},
+		Description: "An event " + events.TypeRemoved + " stands for facts of requests that retention has taken away: its data says from which position " +
+			"to which, and which is the next one that is still there.",
+		Errors: []int{401, 422, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "OK",
 			Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}}},
 	}, s.liveStream)
@@ -118,14 +120,11 @@ func (s *Server) liveFrom(ctx context.Context, in *liveInput) (events.Position, 
 	if in.After > 0 {
 		return events.Position(in.After), nil
 	}
-	from, err := s.live.feed.Head(ctx) // before the look-up: nothing falls between the two
-	if err != nil || in.Since.IsZero() {
+	if in.Since.IsZero() {
+		from, err := s.live.feed.Head(ctx)
 		return from, s.problem(ctx, at("query"), err)
 	}
-	err = s.ports.Events.Find(ctx, events.Query{Since: in.Since, Limit: 1}, func(c *events.Committed) bool {
-		from = c.Position - 1
-		return false
-	})
+	from, err := s.live.feed.Since(ctx, in.Since)
 	return from, s.problem(ctx, at("query.since"), err)
 }
 

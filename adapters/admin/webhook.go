@@ -24,6 +24,7 @@ type WebhookStatus struct {
 	Lag          int64           `json:"lag" doc:"positions behind the store, whether they are asked for or not"`
 	Delivered    int64           `json:"delivered" doc:"lines"`
 	GivenUp      int64           `json:"given_up" doc:"lines"`
+	Missed       events.Position `json:"missed_through" doc:"up to it events were removed by retention before they were delivered; 0: none were"`
 	FailingSince *time.Time      `json:"failing_since" doc:"null: it does not fail"`
 	LastError    string          `json:"last_error"`
 }

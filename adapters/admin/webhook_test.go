@@ -14,7 +14,7 @@ func (b *recorded) WebhookStatus(_ context.Context, id string) (WebhookStatus, e
 	if id != "running" {
 		return WebhookStatus{}, errors.Wrapf(ErrNotFound, "webhook %s", id)
 	}
-	return WebhookStatus{ID: id, Active: true, Position: 7, Lag: 3, Delivered: 2}, nil
+	return WebhookStatus{ID: id, Active: true, Position: 7, Lag: 3, Delivered: 2, Missed: 5}, nil
 }
 
 func TestAWebhookIsWrittenAndItsSecretNeverComesBack(t *testing.T) {
@@ -56,7 +56,7 @@ func TestTheStatusOfAWebhookIsShown(t *testing.T) {
 	for _, id := range []string{"running", "starting"} {
 		b.ok(201, b.ask("PUT", "/api/v1/webhooks/"+id, doc))
 	}
-	require.Equal(t, map[string]any{"id": "running", "active": true, "position": 7.0, "lag": 3.0, "delivered": 2.0, "given_up": 0.0,
+	require.Equal(t, map[string]any{"id": "running", "active": true, "position": 7.0, "lag": 3.0, "delivered": 2.0, "given_up": 0.0, "missed_through": 5.0,
 		"failing_since": nil, "last_error": ""}, b.ok(200, b.ask("GET", "/api/v1/webhooks/running/status", "")))
 	b.refused(404, b.ask("GET", "/api/v1/webhooks/starting/status", ""))
 	b.refused(404, b.ask("GET", "/api/v1/webhooks/none/status", ""))

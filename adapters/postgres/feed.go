@@ -161,6 +161,11 @@ func pause(ctx context.Context, d time.Duration) {
 // Head is the position of the last stored fact.
 func (f *feed) Head(ctx context.Context) (events.Position, error) { return f.store.Head(ctx) }
 
+// Since is the position behind which the facts from a time on begin.
+func (f *feed) Since(ctx context.Context, t time.Time) (events.Position, error) {
+	return f.reads.Since(ctx, t)
+}
+
 // Checkpoints lists the groups.
 func (f *feed) Checkpoints(ctx context.Context) ([]events.FeedCheckpoint, error) {
 	return feedSource{f.store}.Checkpoints(ctx)
@@ -190,14 +195,15 @@ func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *even
 		if err != nil {
 			return err
 		}
-		p = events.FeedPage{Through: max(after, head), More: len(page) == limit}
+		p = events.FeedPage{Through: after, More: len(page) == limit}
 		for i := range page {
-			if p.More {
-				p.Through = page[i].End()
-			}
+			p.Saw(page[i].Position, page[i].End())
 			if f.Row(&page[i].Committed) {
 				p.Rows = append(p.Rows, page[i].Committed)
 			}
+		}
+		if !p.More {
+			p.Through = max(p.Through, head)
 		}
 		return nil
 	})

@@ -44,6 +44,8 @@ type groupSubscriber struct {
 	feed *feed
 	o    events.FeedOptions
 
+	told, toldFrom events.Position // the consumer knows of what is not there any more; of the one subscription that runs
+
 	closeOnce sync.Once
 	closing   chan struct{}
 	mu        sync.Mutex

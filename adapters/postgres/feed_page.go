@@ -22,6 +22,7 @@ type feedFact struct {
 	at    events.Position
 	m     *message.Message
 	fault error
+	hole  events.Hole // it stands for facts that are not there any more, from at on
 }
 
 // feedRows gives all rows of a page as one.
@@ -38,11 +39,17 @@ func (r *feedRows) Next() bool {
 		return false
 	}
 	r.read = true
+	var seen events.FeedPage
 	for r.Rows.Next() {
-		f, err := readFact(r.Rows)
+		f, checkpoint, err := readFact(r.Rows)
 		if err != nil {
 			r.conn.failed(err)
 			return false
+		}
+		seen.Through = max(seen.Through, checkpoint)
+		if seen.Saw(f.at, f.at); len(seen.Holes) > 0 {
+			r.page = append(r.page, feedFact{at: seen.Holes[0].First, hole: seen.Holes[0]})
+			seen.Holes = nil
 		}
 		r.page = append(r.page, f)
 	}
@@ -67,7 +74,7 @@ type handing struct {
 // hand returns when all of a page is acknowledged; when the time for it is over; or when the subscription ends (false).
 // Everything up to through is acknowledged.
 func (g *groupSubscriber) hand(ctx context.Context, page []feedFact, to chan<- *message.Message) (through events.Position, open bool) {
-	h := &handing{groupSubscriber: g, ctx: ctx, page: page}
+	h := &handing{groupSubscriber: g, ctx: ctx, page: g.tell(ctx, page)}
 	begun := time.Now()
 	for open = true; open; {
 		h.flight.LandAll()
@@ -81,6 +88,24 @@ func (g *groupSubscriber) hand(ctx context.Context, page []feedFact, to chan<- *
 	through = h.through()
 	h.takeBack()
 	return through, open
+}
+
+// tell makes messages of what is not there any more, and leaves out what the consumer knows of already or never asks for.
+func (g *groupSubscriber) tell(ctx context.Context, page []feedFact) []feedFact {
+	told := make([]feedFact, 0, len(page))
+	for _, f := range page {
+		if h := f.hole; h.Last > 0 {
+			known := h.Last <= g.told && h.First > g.toldFrom // what is at its beginning was not acknowledged
+			if known || !g.o.Filter.Removable() {
+				continue
+			}
+			f.m, g.told = h.Message(ctx, g.feed.store)
+			g.toldFrom = h.First
+			g.feed.log.Warn("events were removed before they were read", "group", g.o.Group, "first", h.First, "last", g.told)
+		}
+		told = append(told, f)
+	}
+	return told
 }
 
 // left is for how long the oldest message may be out yet.
@@ -137,7 +162,7 @@ func (g *groupSubscriber) passes(f *feedFact) bool {
 		g.feed.log.Error("event can not be handed on and is passed over", "group", g.o.Group, "error", f.fault)
 		return false
 	}
-	return g.o.Filter.Message(f.m)
+	return f.hole.Last > 0 || g.o.Filter.Message(f.m)
 }
 
 // takeBack takes everything back that is out: it comes again.

@@ -35,7 +35,7 @@ func (feedSchema) SubscribeIsolationLevel() sql.IsolationLevel { return sql.Leve
 // each one the first row may begin at or before the checkpoint and reach beyond it.
 const selectFeed = `
 SELECT e.position + f.i - 1, e.stream, e.version + f.i - 1, split_part(e.types, ' ', f.i::int), e.at,
-	coalesce(e.node, ''), coalesce(e.request, ''), coalesce(e.key, ''), coalesce(e.upstream, ''), f.object
+	coalesce(e.node, ''), coalesce(e.request, ''), coalesce(e.key, ''), coalesce(e.upstream, ''), f.object, c.position
 FROM checkpoint c, days d CROSS JOIN LATERAL (
 	SELECT * FROM events WHERE day = d.day AND position + n - 1 > c.position AND position >= coalesce(
 		(SELECT p.position FROM events p WHERE p.day = d.day AND p.position <= c.position ORDER BY p.position DESC LIMIT 1), 0)
@@ -67,24 +67,24 @@ func (feedSchema) UnmarshalMessage(p wsql.UnmarshalMessageParams) (wsql.Row, err
 	return wsql.Row{Offset: int64(rows.page[len(rows.page)-1].at), Msg: message.NewMessage("page", nil)}, nil
 }
 
-// readFact makes a message of a fact.
-func readFact(row wsql.Scanner) (feedFact, error) {
+// readFact makes a message of a fact. checkpoint is that of the group.
+func readFact(row wsql.Scanner) (f feedFact, checkpoint events.Position, err error) {
 	var position, version int64
 	var at time.Time
 	var stream, types, node, request, key, upstream, object []byte
-	if err := row.Scan(&position, &stream, &version, &types, &at, &node, &request, &key, &upstream, &object); err != nil {
-		return feedFact{}, err
+	if err := row.Scan(&position, &stream, &version, &types, &at, &node, &request, &key, &upstream, &object, &checkpoint); err != nil {
+		return f, 0, err
 	}
 	payload := append(append(append(make([]byte, 0, len(object)+2), '['), object...), ']')
 	list, err := events.Messages(&events.Committed{Position: events.Position(position), Row: events.Row{
 		Stream: plain(stream), Version: version, At: at, Node: plain(node), Types: plain(types),
 		Request: plain(request), Key: plain(key), Upstream: plain(upstream), Payload: payload,
 	}})
-	f := feedFact{at: events.Position(position), fault: err}
+	f = feedFact{at: events.Position(position), fault: err}
 	if err == nil {
 		f.m = list[0]
 	}
-	return f, nil
+	return f, checkpoint, nil
 }
 
 // feedOffsets keeps the checkpoints of groups.

@@ -32,7 +32,7 @@ func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *even
 					continue
 				}
 				seen++
-				p.Through = events.Position(r.end())
+				p.Saw(events.Position(r.position), events.Position(r.end()))
 				found := r.stored(texts).Committed
 				if f.Row(&found) {
 					found.Payload = bytes.Clone(r.payload)

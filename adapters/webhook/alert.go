@@ -26,11 +26,12 @@ const (
 	StoreAvailable   = "alert.store_available"
 	BalanceLow       = "alert.balance_low"     // of a user, below the setting alerts.balance_low
 	WebhookGaveUp    = "alert.webhook_gave_up" // told to the other webhooks, by the node alone
+	WebhookMissed    = "alert.webhook_missed"  // retention has taken away what one had not read yet; by the node alone
 )
 
 // AlertNames lists the names of all alerts.
 func AlertNames() []string {
-	return []string{BreakerOpened, BreakerClosed, Unpriced, PriceInherited, UsageClamped, StoreUnavailable, StoreAvailable, BalanceLow, WebhookGaveUp}
+	return []string{BreakerOpened, BreakerClosed, Unpriced, PriceInherited, UsageClamped, StoreUnavailable, StoreAvailable, BalanceLow, WebhookGaveUp, WebhookMissed}
 }
 
 // Alert tells an operator that something needs a look, or no longer does.
@@ -92,6 +93,14 @@ type LostDelivery struct {
 	Lines   int    `json:"lines"`
 	Head    bool   `json:"head,omitempty"` // no fact was lost but a head of the chain at that position
 	Error   string `json:"error"`
+}
+
+// MissedEvents is the data of an alert WebhookMissed: of the facts from First to Last those of requests are gone.
+type MissedEvents struct {
+	Webhook string `json:"webhook"`
+	First   string `json:"first_position"`
+	Last    string `json:"last_position"`
+	Next    string `json:"next_position"` // the first one that is still there
 }
 
 // moneyQuiet is how long the same trouble with prices or usage is not told of again for one upstream.

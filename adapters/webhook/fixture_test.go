@@ -37,6 +37,7 @@ const patience = 20 * time.Second
 // house is a store with a journal, a feed and a manager of webhooks.
 type house struct {
 	t       *testing.T
+	store   events.Store
 	journal *events.Journal
 	feed    events.Feed
 	manager *webhook.Manager
@@ -67,7 +68,7 @@ func newHouse(t *testing.T, change func(*webhook.Options)) *house {
 	t.Helper()
 	store, err := sqlite.OpenStore(filepath.Join(t.TempDir(), "events.db"), sqlite.StoreOptions{})
 	require.NoError(t, err)
-	h := &house{t: t, log: &lines{}}
+	h := &house{t: t, store: store, log: &lines{}}
 	var bell events.Bell
 	h.feed = store.Feed(&bell, nil)
 	h.journal = events.NewJournal(events.JournalOptions{Store: store, Push: func([]*events.Committed) { bell.Ring() }})

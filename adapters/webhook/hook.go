@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type hook struct {
 
 	mu       sync.Mutex
 	position events.Position // see Status
+	missed   events.Position // see Status
 }
 
 // lane is deliveries that go one after the other: one that fails holds up what comes behind it, but no other lane.
@@ -229,6 +231,10 @@ func (h *hook) add(b *batch, m *message.Message) {
 	if events.PositionOf(m) <= h.through {
 		return
 	}
+	if gap, is := events.GapOf(m); is {
+		h.misses(gap)
+		return
+	}
 	if h.wants(m.Metadata.Get(events.MetaType)) {
 		line, err := events.Line(m)
 		h.put(b, m, line, err)
@@ -240,6 +246,18 @@ func (h *hook) add(b *batch, m *message.Message) {
 		line, err := a.line(m.Metadata)
 		h.put(b, m, line, err)
 	}
+}
+
+// misses tells the operator of facts that were gone before the webhook got them: in the log, by its status and by an alert,
+// which this webhook may ask for as well.
+func (h *hook) misses(gap events.Gap) {
+	h.m.o.Logger.Error("webhook misses events that were removed", "webhook", h.spec.ID, "first", gap.First, "last", gap.Last, "next", gap.Next)
+	h.mu.Lock()
+	h.missed = gap.Last
+	h.mu.Unlock()
+	text := func(p events.Position) string { return strconv.FormatInt(int64(p), 10) }
+	data := MissedEvents{Webhook: h.spec.ID, First: text(gap.First), Last: text(gap.Last), Next: text(gap.Next)}
+	h.m.alert(Alert{Name: WebhookMissed, At: time.Now().UTC(), Data: data}, nil)
 }
 
 // put adds a line. One that can not be made is passed over: it would be the same at every try.
@@ -272,7 +290,7 @@ func (h *hook) aside(ctx context.Context, a Alert) bool {
 func (h *hook) status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Status{ID: h.spec.ID, Active: h.spec.Active, Position: h.position}
+	s := Status{ID: h.spec.ID, Active: h.spec.Active, Position: h.position, Missed: h.missed}
 	for _, l := range []*lane{&h.facts, &h.heads} {
 		s.Delivered += l.delivered
 		s.GivenUp += l.givenUp

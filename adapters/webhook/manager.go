@@ -219,8 +219,9 @@ type Status struct {
 	Position     events.Position `json:"position"` // everything up to it was delivered, given up or not asked for; 0 before the first
 	Delivered    int64           `json:"delivered"`
 	GivenUp      int64           `json:"given_up"`
-	FailingSince *time.Time      `json:"failing_since"` // null: it does not
-	LastError    string          `json:"last_error"`    // of the failures since then
+	Missed       events.Position `json:"missed_through"` // up to it facts of requests were removed before they were delivered; 0: none were
+	FailingSince *time.Time      `json:"failing_since"`  // null: it does not
+	LastError    string          `json:"last_error"`     // of the failures since then
 }
 
 // Status of one webhook; ok is false when there is none in force.

@@ -29,7 +29,7 @@ type Rig struct {
 // Run checks every promise of events.Feed. open makes a fresh, empty store and closes it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) Rig) {
 	t.Run("promises", func(t *testing.T) {
-		for _, group := range []map[string]func(*testing.T, *bench){delivery, groups, ends} {
+		for _, group := range []map[string]func(*testing.T, *bench){delivery, groups, gaps, ends} {
 			for name, promise := range group {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

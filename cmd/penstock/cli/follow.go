@@ -68,13 +68,30 @@ func (p *Program) follow(cmd *cobra.Command) error {
 	if after > 0 {
 		f.last = strconv.FormatInt(after, 10)
 	}
-	out := p.eventWriter(on(cmd, "json"))
+	asJSON := on(cmd, "json")
+	out := p.eventWriter(asJSON)
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return f.run(ctx, func(line []byte) (more bool, err error) {
+	return f.run(ctx, func(kind string, line []byte) (more bool, err error) {
+		if kind == events.TypeRemoved {
+			p.missed(line)
+			if asJSON { // what reads it is told in its place
+				err = out(line)
+			}
+			return true, err
+		}
 		left--
 		return left != 0, out(line)
 	})
+}
+
+// missed says that events which were asked for are not there any more.
+func (p *Program) missed(line []byte) {
+	var e struct{ Data events.Gap }
+	if json.Unmarshal(line, &e) == nil {
+		fmt.Fprintf(p.Stderr, "penstock: of the events %d to %d those of requests are not there any more: retention has removed them; the next one is %d\n",
+			e.Data.First, e.Data.Last, e.Data.Next)
+	}
 }
 
 // eventWriter writes one event as soon as it comes: as JSON, or in columns that can not wait to be aligned.
@@ -109,9 +126,9 @@ type follower struct {
 // errFollowed ends a follower that has enough.
 var errFollowed = errors.New("enough")
 
-// run yields events until the context ends or yield has enough. The first connection must succeed; later ones are
+// run yields events, their types beside them, until the context ends or yield has enough. The first connection must succeed; later ones are
 // tried for as long as it takes.
-func (f *follower) run(ctx context.Context, yield func(line []byte) (more bool, err error)) error {
+func (f *follower) run(ctx context.Context, yield func(kind string, line []byte) (more bool, err error)) error {
 	wait := followRetryMin
 	for connected := false; ; {
 		err := f.read(ctx, func() { connected, wait = true, followRetryMin }, yield)
@@ -143,7 +160,7 @@ func (f *follower) run(ctx context.Context, yield func(line []byte) (more bool, 
 type yieldError struct{ error }
 
 // read reads one connection to its end, which is always an error.
-func (f *follower) read(ctx context.Context, connected func(), yield func([]byte) (bool, error)) error {
+func (f *follower) read(ctx context.Context, connected func(), yield func(string, []byte) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(f.silence, cancel)
@@ -156,7 +173,7 @@ func (f *follower) read(ctx context.Context, connected func(), yield func([]byte
 	connected()
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 64<<10), followLineMax)
-	var id, data string
+	var id, kind, data string
 	for lines.Scan() {
 		watchdog.Reset(f.silence)
 		name, value, _ := strings.Cut(lines.Text(), ":")
@@ -164,11 +181,13 @@ func (f *follower) read(ctx context.Context, connected func(), yield func([]byte
 		switch {
 		case name == "id":
 			id = value
+		case name == "event":
+			kind = value
 		case name == "data":
 			data = value
 		case lines.Text() == "" && (id != "" || data != ""):
 			if data != "" {
-				more, err := yield([]byte(data))
+				more, err := yield(kind, []byte(data))
 				if err != nil {
 					return &yieldError{err}
 				}
@@ -179,7 +198,7 @@ func (f *follower) read(ctx context.Context, connected func(), yield func([]byte
 			if id != "" {
 				f.last = id
 			}
-			id, data = "", ""
+			id, kind, data = "", "", ""
 		}
 	}
 	return errors.Newf("%s: the connection is lost", f.client.base)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/sqlite"
+	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
@@ -152,6 +153,44 @@ func TestFollowBeginsAndFiltersAsAsked(t *testing.T) {
 	require.Regexp(t, `^4 +2026-\d\d-\d\d .*request.resumed +upstream/b  \{"upstream":"b","waited_us":1\}$`, f.lines.Text())
 }
 
+// An old position or time, of which events were removed since, is no silent jump to the first that is left.
+func TestFollowSaysWhatIsNotThereAnyMore(t *testing.T) {
+	w := newTower(t)
+	commit := func(stream string, facts ...events.Fact) {
+		row := events.Row{Stream: stream, Version: events.AnyVersion, At: noon, Facts: facts}
+		require.NoError(t, w.journal.Commit(events.Append{Rows: []events.Row{row}}, events.Must))
+	}
+	commit("request/r1", &request.Resumed{}, &request.Resumed{})
+	w.put("a", 1)
+	commit(books.Stream, &books.Removed{Day: "2026-01-01", Span: books.Span{First: 1, Last: 1, Through: 2}})
+	n, err := w.store.Remove(context.Background(), events.Removal{First: 1, Last: 1, Through: 2}, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	for args, first := range map[string]string{"--after 1": "2", "--since 2h": "1"} {
+		told := "penstock: of the events " + first + " to 2 those of requests are not there any more: retention has removed them; the next one is 3\n"
+		f := w.follow(append(strings.Fields(args), "--limit", "1")...)
+		require.True(t, f.lines.Scan())
+		require.Regexp(t, `^3 `, f.lines.Text(), args)
+		require.False(t, f.lines.Scan(), "it is no event that --limit counts")
+		require.Zero(t, f.stop())
+		require.Equal(t, told, f.stderr.String(), args)
+
+		f = w.follow(append(strings.Fields(args), "--limit", "1", "--json")...)
+		require.True(t, f.lines.Scan())
+		var e admin.Event
+		require.NoError(t, json.Unmarshal(f.lines.Bytes(), &e))
+		require.Equal(t, events.TypeRemoved, e.Type)
+		require.JSONEq(t, `{"first":`+first+`,"last":2,"next":3}`, string(e.Data))
+		require.Equal(t, []string{"3"}, f.positions(1))
+		require.Zero(t, f.stop())
+		require.Equal(t, told, f.stderr.String(), args)
+	}
+	f := w.follow("--after", "1", "--limit", "1", "--stream", "upstream/a")
+	require.True(t, f.lines.Scan())
+	require.False(t, f.lines.Scan())
+	require.Empty(t, f.stderr.String(), "nothing of that can be removed")
+}
+
 func TestFollowGoesOnWhereItWasWhenTheGatewayIsBack(t *testing.T) {
 	w := newTower(t)
 	w.put("a", 1)
@@ -183,7 +222,7 @@ func TestFollowNoticesAServerThatFallsSilent(t *testing.T) {
 	f := follower{client: &client{base: "http://" + l.Addr().String(), http: &http.Client{}}, silence: time.Second, notify: func(error) {}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- f.run(ctx, func([]byte) (bool, error) { return true, nil }) }()
+	go func() { done <- f.run(ctx, func(string, []byte) (bool, error) { return true, nil }) }()
 	for _, want := range []string{"", "7"} {
 		select {
 		case have := <-calls:
