@@ -39,6 +39,7 @@ type closer struct {
 	settled  func(context.Context) error      // read models have what was appended
 	append   func(context.Context, events.Row) error
 	node     string
+	board    *projections.Board // where its work is entered; nil: nowhere
 
 	turn    sync.Mutex
 	replays sync.RWMutex // held for reading by replays: nothing is taken away under them
@@ -81,6 +82,8 @@ func (c *closer) CloseBooks(ctx context.Context, until string) (closed []books.C
 	}
 	c.turn.Lock()
 	defer c.turn.Unlock()
+	ctx, done := c.board.Watch(ctx, "books", closingBooks)
+	defer done()
 	if err := c.settled(ctx); err != nil {
 		return nil, err
 	}
@@ -156,11 +159,16 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*b
 	if name > until {
 		return nil, nil
 	}
-	end, err := c.request(ctx, events.Query{Until: day.Add(24 * time.Hour), Newest: true})
+	end, err := c.endOf(ctx, name)
 	if end == nil || err != nil {
 		return nil, err
 	}
-	f, err := closing.Of(ctx, c.chain, name, first, end.Position)
+	goal, err := c.endOf(ctx, until)
+	if goal == nil || err != nil {
+		return nil, err
+	}
+	p := projections.Progress{Projection: closingBooks, Part: name, From: first - 1, To: goal.Position}
+	f, err := closing.Of(ctx, c.watching(ctx, p), name, first, end.Position)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +182,15 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*b
 		}
 	}
 	return f, nil
+}
+
+// endOf is the last row of request streams up to the end of a day, nil when there is none.
+func (c *closer) endOf(ctx context.Context, day string) (*events.Committed, error) {
+	begin, err := books.ParseDay(day)
+	if err != nil {
+		return nil, err
+	}
+	return c.request(ctx, events.Query{Until: begin.Add(24 * time.Hour), Newest: true})
 }
 
 // request is the first row of request streams that a query finds, nil when there is none.
@@ -205,7 +222,8 @@ func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_
 	sum := sha256.New()
 	zip := gzip.NewWriter(io.MultiWriter(temp, sum))
 	sign := func(h *events.Head) { h.Sign(c.key, c.now()) }
-	head, err := events.Export(ctx, c.chain, events.Position(f.First), events.Position(f.Through), sign, zip)
+	p := projections.Progress{Projection: writingArchive, Part: f.Day, From: events.Position(f.First) - 1, To: events.Position(f.Through)}
+	head, err := events.Export(ctx, c.watching(ctx, p), events.Position(f.First), events.Position(f.Through), sign, zip)
 	err = errors.CombineErrors(err, zip.Close())
 	size, sized := temp.Seek(0, io.SeekEnd)
 	err = errors.CombineErrors(errors.CombineErrors(err, sized), errors.CombineErrors(temp.Sync(), temp.Close()))
@@ -223,76 +241,6 @@ func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_
 		return nil, err
 	}
 	return a, errors.CombineErrors(at.Sync(), at.Close())
-}
-
-// retain takes away what the settings allow: first it says so, then projections follow, then rows go.
-func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) error {
-	settings, err := c.settings()
-	if err != nil {
-		return err
-	}
-	folder, err := c.folder()
-	if err != nil {
-		return err
-	}
-	today := c.now().UTC()
-	for _, f := range book.Forget(today, settings.RetentionEvents) {
-		gone := &books.Removed{Day: f.Day, Span: f.Span}
-		if folder != "" && f.Archive == nil { // the folder was set later
-			if gone.Archive, err = c.archive(ctx, folder, &f); err != nil {
-				return errors.Wrapf(err, "archive of %s", f.Day)
-			}
-		}
-		if err := c.say(ctx, book, &version, gone); err != nil {
-			return err
-		}
-		c.log.Info("events of a closed day are taken away", "day", f.Day, "events", f.Facts)
-	}
-	if f := book.Trim(today, settings.RetentionLog); f != nil {
-		if err := c.say(ctx, book, &version, &books.Trimmed{Day: f.Day, Last: f.Last}); err != nil {
-			return err
-		}
-	}
-	c.note(book)
-	if len(book.Removed) == 0 {
-		return nil
-	}
-	if err := c.settled(ctx); err != nil {
-		return err
-	}
-	for i := range book.Closed {
-		if f := &book.Closed[i]; book.Removed[f.Day] {
-			if err := c.remove(ctx, f.Span); err != nil {
-				return errors.Wrapf(err, "take away the events of %s", f.Day)
-			}
-		}
-	}
-	return nil
-}
-
-// remove takes away the rows of a span that are still there. It rests as long as it works.
-func (c *closer) remove(ctx context.Context, s books.Span) error {
-	r := events.Removal{First: events.Position(s.First), Last: events.Position(s.Last), Through: events.Position(s.Through)}
-	for {
-		begun := time.Now()
-		n, err := c.removeSome(ctx, r)
-		if n == 0 || err != nil {
-			return err
-		}
-		rest := time.NewTimer(time.Since(begun))
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			rest.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
-func (c *closer) removeSome(ctx context.Context, r events.Removal) (int, error) {
-	c.replays.Lock()
-	defer c.replays.Unlock()
-	return c.chain.Remove(ctx, r, removalBatch)
 }
 
 // note keeps the last day of which nothing but sums is left.
@@ -369,7 +317,7 @@ func (g *Gateway) openLedger() error {
 		return err
 	}
 	c := &closer{
-		auditor: a, dir: g.config.DataDir, node: g.node, settled: g.booksSettled,
+		auditor: a, dir: g.config.DataDir, node: g.node, settled: g.booksSettled, board: &g.replays,
 		settings: func() (catalog.Settings, error) { return g.catalogue.Snapshot().Settings, nil },
 		append: func(_ context.Context, row events.Row) error {
 			return g.journal.Commit(events.Append{Rows: []events.Row{row}}, events.May)

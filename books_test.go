@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/billing"
 	"github.com/penstock/penstock/projections/lawtest"
 )
@@ -411,4 +413,25 @@ func TestADayThatWasClosedWithoutAnArchiveGetsOneBeforeItGoes(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, report.Equal, "%+v", report)
 	}
+}
+
+func TestAClosingTellsHowFarItIs(t *testing.T) {
+	r, _ := aged(t, map[string]string{"retention.events": "5", "books.archive": "archive"})
+	o := offline(t, r)
+	told := map[string][]projections.Progress{}
+	ctx := projections.Watch(context.Background(), func(p projections.Progress) { told[p.Projection] = append(told[p.Projection], p) })
+	closed, err := o.CloseBooks(ctx, midnight(time.Now()).AddDate(0, 0, -1).Format(time.DateOnly))
+	require.NoError(t, err)
+	rows, days := int64(0), 0
+	for _, f := range closed[:3] {
+		rows, days = rows+f.Rows, days+1
+	}
+	gone := told["removing events"]
+	require.NotEmpty(t, gone)
+	last := gone[len(gone)-1]
+	require.Equal(t, projections.Progress{Projection: "removing events", Unit: "rows", Part: fmt.Sprintf("%s, day %d of %d", closed[days-1].Day, days, days),
+		Position: events.Position(rows), To: events.Position(rows)}, last)
+	require.Greater(t, len(gone), days, "also within a day")
+	require.True(t, slices.IsSortedFunc(gone, func(a, b projections.Progress) int { return int(a.Position - b.Position) }))
+	require.NoError(t, o.Close())
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/penstock/penstock/events"
 )
 
-// Progress says how far a replay is.
+// Progress says how far a replay is, or something else that takes long.
 type Progress struct {
-	Projection string
+	Projection string          // or what is done
+	Part       string          // of it, such as a day; "" when there are none
+	Unit       string          // of what is counted; "" is events
 	From       events.Position // where it began, or went on; 0 is the start
 	Position   events.Position // folded and written
 	To         events.Position // where it ends
@@ -66,7 +68,7 @@ type Board struct {
 // Running is a replay that runs.
 type Running struct {
 	Progress
-	Kind  string // what is done: "rebuild", "verify" or "until"
+	Kind  string // what is done: "rebuild", "verify", "until", "reprice" or "books"
 	Begun time.Time
 }
 
@@ -88,8 +90,11 @@ func (r *Running) Left(now time.Time) time.Duration {
 	return time.Duration(float64(max(0, r.To-r.Position)) / rate * float64(time.Second))
 }
 
-// Watch enters one replay of a projection into the board; done takes it off.
+// Watch enters one replay of a projection into the board; done takes it off. No board (nil) takes no entries.
 func (b *Board) Watch(ctx context.Context, kind, projection string) (_ context.Context, done func()) {
+	if b == nil {
+		return ctx, func() {}
+	}
 	entry := &Running{Kind: kind, Begun: time.Now(), Progress: Progress{Projection: projection}}
 	b.mu.Lock()
 	b.entries = append(b.entries, entry)

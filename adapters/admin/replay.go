@@ -26,7 +26,9 @@ type ReplayAnswer struct {
 // ReplayState is how far a replay is that runs.
 type ReplayState struct {
 	Projection  string          `json:"projection"`
-	Kind        string          `json:"kind" enum:"rebuild,verify,until,reprice"`
+	Kind        string          `json:"kind" enum:"rebuild,verify,until,reprice,books"`
+	Part        string          `json:"part,omitempty" doc:"of it, such as a day of the books"`
+	Unit        string          `json:"unit,omitempty" doc:"of what is counted, when that is not events"`
 	From        events.Position `json:"from" doc:"where it began, or went on after an interruption; 0 is the start"`
 	Position    events.Position `json:"position" doc:"folded and written"`
 	To          events.Position `json:"to" doc:"where it ends; 0 while that is not known"`
@@ -100,7 +102,7 @@ func states(replays Replays, now time.Time) ReplayStates {
 	}
 	for _, r := range replays.Running() {
 		items = append(items, ReplayState{
-			Projection: r.Projection, Kind: r.Kind, From: r.From, Position: r.Position, To: r.To, Begun: r.Begun,
+			Projection: r.Projection, Kind: r.Kind, Part: r.Part, Unit: r.Unit, From: r.From, Position: r.Position, To: r.To, Begun: r.Begun,
 			PerSecond: int64(r.PerSecond(now)), SecondsLeft: int64(r.Left(now).Round(time.Second).Seconds()),
 		})
 	}

@@ -204,7 +204,10 @@ func (p *Program) booksClose(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer done()
-	closed, err := from.CloseBooks(cmd.Context(), until)
+	ctx, finish := p.watch(cmd.Context(), from)
+	defer finish()
+	closed, err := from.CloseBooks(ctx, until)
+	finish()
 	if on(cmd, "json") {
 		return errors.CombineErrors(err, jsonLines(p.Stdout, closed))
 	}

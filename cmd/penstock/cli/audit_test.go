@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections"
 )
 
 func (p *place) AuditHead(ctx context.Context) (head events.Head, err error) {
@@ -39,7 +40,15 @@ func (p *place) AuditExport(ctx context.Context, _, _ time.Time, w io.Writer) er
 	return err
 }
 
-func (p *place) CloseBooks(_ context.Context, until string) ([]books.Closed, error) {
+func (p *place) CloseBooks(ctx context.Context, until string) ([]books.Closed, error) {
+	if p.shown != nil { // as a closer that works for long
+		ctx, done := p.board.Watch(ctx, "books", "closing books")
+		defer done()
+		projections.Tell(ctx, projections.Progress{Projection: "removing events", Part: "2026-03-01, day 2 of 4", Unit: "rows", Position: 500, To: 1000})
+		for range cap(p.shown) {
+			<-p.shown
+		}
+	}
 	if p.days = append(p.days, until); len(p.days) > 1 {
 		return nil, nil
 	}
@@ -151,5 +160,28 @@ func TestBooksAreClosedUpToADay(t *testing.T) {
 		d.fails(exitUsage, "books", "close", "--until", "May")
 		d.fails(exitUsage, "books")
 		d.fails(exitUsage, "audit")
+	})
+}
+
+// Much to close or to take away takes minutes; it was silent meanwhile.
+func TestBooksCloseShowsHowFarItIs(t *testing.T) {
+	origins(t, func(t *testing.T, d *desk) {
+		if d.env["PENSTOCK_ADMIN_URL"] == "" {
+			d.place.shown = make(chan struct{}) // nobody asks
+		} else {
+			d.place.shown = make(chan struct{}, 2) // asks of the meter
+		}
+		for _, d.tty = range []bool{true, false} {
+			d.place.days = nil
+			code, stdout, stderr := d.run("books", "close", "--json")
+			require.Zero(t, code, stderr)
+			require.Equal(t, 1, strings.Count(stdout, "\n"), "%q", stdout)
+			if !d.tty {
+				require.Empty(t, stderr, "lines are for what takes longer")
+				continue
+			}
+			require.Contains(t, stderr, "\r\x1b[K[===============               ]  50% removing events (2026-03-01, day 2 of 4): 500 of 1000 rows")
+			require.True(t, strings.HasSuffix(stderr, "\r\x1b[K"), "and is taken away")
+		}
 	})
 }

@@ -42,8 +42,9 @@ type place struct {
 	state    *catalog.State
 	entries  []requestlog.Entry
 	rows     []events.Committed
-	unequal  bool          // what replay --verify finds
-	shown    chan struct{} // a replay waits until somebody has seen how far it is; nil: it does not
+	unequal  bool              // what replay --verify finds
+	board    projections.Board // of the closing of books
+	shown    chan struct{}     // a replay waits until somebody has seen how far it is; nil: it does not
 	unopened []string
 	broken   error // what Probe says
 	closed   bool
@@ -227,6 +228,9 @@ func (p *place) Running() []projections.Running {
 	select {
 	case p.shown <- struct{}{}:
 	default:
+	}
+	if busy := p.board.Running(); len(busy) > 0 {
+		return busy
 	}
 	running := projections.Running{Kind: "rebuild", Begun: noon}
 	running.Progress = projections.Progress{Projection: "billing", Position: 500, To: 1000}

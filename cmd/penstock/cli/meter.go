@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -34,9 +35,10 @@ func (m *meter) show(p projections.Progress) {
 	now := m.now()
 	if p.Projection != m.seen.Projection {
 		m.seen = projections.Running{Progress: projections.Progress{Projection: p.Projection, From: p.Position}, Begun: now}
+		first := cmp.Or(m.last, now) // rare lines stay rare, and come, whatever follows on what
 		m.last = time.Time{}
 		if !m.terminal {
-			m.last = now
+			m.last = first
 		}
 	}
 	m.seen.Position, m.seen.To = p.Position, p.To
@@ -49,13 +51,17 @@ func (m *meter) show(p projections.Progress) {
 	}
 	m.last = now
 	share, pace := 1.0, ""
+	name, unit := p.Projection, cmp.Or(p.Unit, "events")
+	if p.Part != "" {
+		name += " (" + p.Part + ")"
+	}
 	if p.To > 0 {
 		share = float64(p.Position) / float64(p.To)
 	}
 	if perSecond := m.seen.PerSecond(now); perSecond > 0 {
-		pace = fmt.Sprintf(", %.0f events/s, %s left", perSecond, m.seen.Left(now).Round(time.Second))
+		pace = fmt.Sprintf(", %.0f %s/s, %s left", perSecond, unit, m.seen.Left(now).Round(time.Second))
 	}
-	text := fmt.Sprintf("%s: %d of %d events%s", p.Projection, p.Position, p.To, pace)
+	text := fmt.Sprintf("%s: %d of %d %s%s", name, p.Position, p.To, unit, pace)
 	if !m.terminal {
 		fmt.Fprintln(m.out, text)
 		return

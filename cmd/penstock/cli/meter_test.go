@@ -48,3 +48,18 @@ func TestAMeterCountsTheRateFromWhereItBeganToLook(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out.String(), "%"), "nothing before its patience ends: %q", out.String())
 	require.Contains(t, out.String(), "billing: 600000 of 1000000 events, 50000 events/s, 8s left")
 }
+
+// What follows on something else within seconds, such as days, is in a log, too.
+func TestAMeterTellsALogOfWhatHasManyShortParts(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	m := meter{out: &out, now: func() time.Time { return now }}
+	for day := range 8 { // of three seconds each
+		for _, name := range []string{"closing books", "writing archive"} {
+			m.show(projections.Progress{Projection: name, Part: "day " + string(rune('1'+day)), Unit: "rows", Position: events.Position(day), To: 8})
+			now = now.Add(1500 * time.Millisecond)
+		}
+	}
+	require.Equal(t, 2, strings.Count(out.String(), "\n"), "%q", out.String())
+	require.Contains(t, out.String(), "writing archive (day 4): 3 of 8 rows")
+}

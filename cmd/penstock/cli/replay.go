@@ -66,9 +66,9 @@ func (p *Program) replay(cmd *cobra.Command, _ []string) error {
 	return p.reports(reports, verify, on(cmd, "json"))
 }
 
-// watch shows on standard error how far replays of the context are, in this process or in the gateway, until finish is
-// called. finish may be called again.
-func (p *Program) watch(ctx context.Context, from source) (_ context.Context, finish func()) {
+// watch shows on standard error how far replays of the context are, or other work that takes long, in this process or in
+// the gateway (a *client), until finish is called. finish may be called again.
+func (p *Program) watch(ctx context.Context, from any) (_ context.Context, finish func()) {
 	m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now}
 	c, remote := from.(*client)
 	if !remote {
@@ -106,7 +106,7 @@ func (c *client) poll(ctx context.Context, show func(projections.Progress)) {
 		}
 		if n := len(states); n > 0 && states[n-1].To > 0 {
 			r := &states[n-1]
-			show(projections.Progress{Projection: r.Projection, From: r.From, Position: r.Position, To: r.To})
+			show(projections.Progress{Projection: r.Projection, Part: r.Part, Unit: r.Unit, From: r.From, Position: r.Position, To: r.To})
 		}
 	}
 }
