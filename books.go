@@ -311,7 +311,7 @@ type bookkeeping struct {
 }
 
 // openLedger prepares audit and closing.
-func (g *Gateway) openLedger() error {
+func (g *Gateway) openLedger(ctx context.Context) error {
 	a, err := openAuditor(g.config.DataDir, g.store, g.log)
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (g *Gateway) openLedger() error {
 		},
 	}
 	a.elsewhere, a.tell = c.folder, func(h events.Head) { g.out.hooks.Head(h) }
-	if _, _, err := c.load(context.Background()); err != nil {
+	if _, _, err := c.load(ctx); err != nil {
 		return err
 	}
 	g.ledger.closer = c

@@ -35,7 +35,7 @@ const (
 )
 
 // openFeed comes before the journal, which rings its bell.
-func (g *Gateway) openFeed() error {
+func (g *Gateway) openFeed(context.Context) error {
 	g.out.feed = g.store.Feed(&g.out.bell, g.log)
 	g.out.alerts = make(chan webhook.Alert, alertsMax)
 	return nil

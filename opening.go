@@ -37,7 +37,7 @@ func (g *Gateway) listen() (data, control net.Listener, err error) {
 }
 
 // openData opens what is on disk.
-func (g *Gateway) openData() error {
+func (g *Gateway) openData(ctx context.Context) error {
 	dir := g.config.DataDir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return errors.Wrap(err, "data folder")
@@ -49,7 +49,7 @@ func (g *Gateway) openData() error {
 	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
 		return err
 	}
-	if g.store, g.spool, err = openDrained(logProgress(context.Background(), g.log, time.Now), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
+	if g.store, g.spool, err = openDrained(logProgress(ctx, g.log, time.Now), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
 		return err
 	}
 	token, origin, err := secrets.LoadToken(dir, g.config.AdminToken)
@@ -72,10 +72,10 @@ func (g *Gateway) openData() error {
 		return err
 	}
 	defaults, _ := catalog.ProfileSettings(g.config.Profile) // the configuration has been checked
-	if g.catalogue, err = actors.LoadCatalogue(context.Background(), g.store, vault{sealer}, &defaults); err != nil {
+	if g.catalogue, err = actors.LoadCatalogue(ctx, g.store, vault{sealer}, &defaults); err != nil {
 		return err
 	}
-	if g.accounts, err = actors.OpenLedger(context.Background(), g.store); err != nil {
+	if g.accounts, err = actors.OpenLedger(ctx, g.store); err != nil {
 		return err
 	}
 	for _, bad := range g.catalogue.Snapshot().Skipped {
@@ -117,20 +117,19 @@ func logProgress(ctx context.Context, log *slog.Logger, now func() time.Time) co
 
 // openBooks opens the read models and brings them up to date. Those of another version of the program are rebuilt while
 // the gateway works.
-func (g *Gateway) openBooks() error {
+func (g *Gateway) openBooks(ctx context.Context) error {
 	var err error
-	if g.model, err = g.backend.openModel(context.Background()); err != nil {
+	if g.model, err = g.backend.openModel(ctx); err != nil {
 		return errors.Wrap(err, "read models")
 	}
 	g.runner = projections.NewRunner(projections.Options{
 		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log, Board: &g.replays,
 	})
-	return errors.Wrap(g.runner.Start(context.Background()), "read models")
+	return errors.Wrap(g.runner.Start(ctx), "read models")
 }
 
 // recover starts the journal and settles what dead processes left open.
-func (g *Gateway) recover() error {
-	ctx := context.Background()
+func (g *Gateway) recover(ctx context.Context) error {
 	open, err := actors.FindOpen(ctx, g.store)
 	if err != nil {
 		return err
@@ -160,17 +159,17 @@ func (g *Gateway) recover() error {
 }
 
 // openPlanes makes the actors and the servers.
-func (g *Gateway) openPlanes() error {
+func (g *Gateway) openPlanes(ctx context.Context) error {
 	g.system = actors.NewSystem(actors.Options{Logger: g.log, Now: time.Now, Recorder: g.journal, History: g.spent, Funds: g.accounts.Funds})
 	g.system.Reconfigure(layoutOf(g.catalogue.Snapshot()))
-	if err := g.restore(); err != nil {
+	if err := g.restore(ctx); err != nil {
 		return err
 	}
 	if err := g.system.RestoreRates(time.Now()); err != nil {
 		return errors.Wrap(err, "rates of callers")
 	}
 	g.affinity = actors.NewAffinity(&g.catalogue.Snapshot().Settings.Scheduling)
-	if err := g.affinity.Load(context.Background(), g.store, time.Now()); err != nil {
+	if err := g.affinity.Load(ctx, g.store, time.Now()); err != nil {
 		return err
 	}
 	g.openOutlets()
@@ -206,9 +205,9 @@ func (g *Gateway) openPlanes() error {
 }
 
 // restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
-func (g *Gateway) restore() error {
+func (g *Gateway) restore(ctx context.Context) error {
 	for _, prefix := range []string{"upstream/", "account/", "access/"} {
-		err := g.store.Find(context.Background(), events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
+		err := g.store.Find(ctx, events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
 			for _, f := range c.Facts {
 				if err := g.system.Restore(f, c.At); err != nil {
 					g.log.Debug("breaker or block not restored", "stream", c.Stream, "error", err) // removed meanwhile
@@ -239,10 +238,10 @@ func (g *Gateway) spent(past limit.Past, yield func(*actors.Used)) error {
 // historyTime bounds the reading of what was spent before.
 const historyTime = 10 * time.Minute
 
-func (g *Gateway) bootstrap() error {
+func (g *Gateway) bootstrap(ctx context.Context) error {
 	if len(g.config.Bootstrap) == 0 || g.catalogue.Revision() != 0 {
 		return nil
 	}
-	_, err := g.catalogue.Apply(context.Background(), g.config.Bootstrap, false, false)
+	_, err := g.catalogue.Apply(ctx, g.config.Bootstrap, false, false)
 	return errors.Wrap(err, "bootstrap")
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,4 +86,50 @@ func TestTheOperatorHearsOfEventsThatAreMovedToPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"0006_pages"}, names)
 	require.Equal(t, []projections.Progress{{Projection: "events to pages", To: 7}, {Projection: "events to pages", Position: 7, To: 7}}, told)
+}
+
+// ends is a log that ends a context when a message comes by.
+type ends struct {
+	slog.Handler
+	message string
+	end     func()
+}
+
+func (e ends) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == e.message {
+		e.end()
+	}
+	return e.Handler.Handle(ctx, r)
+}
+
+func (e ends) WithAttrs(a []slog.Attr) slog.Handler {
+	return ends{e.Handler.WithAttrs(a), e.message, e.end}
+}
+
+func TestAStartCanBeGivenUpWhileEventsAreMovedAndTheNextOneGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	oldEvents(t, dir, 7)
+	ctx, end := context.WithCancel(context.Background())
+	log := slog.New(ends{slog.NewTextHandler(io.Discard, nil), "event store: work before the start begins", end})
+	c := penstock.Config{DataDir: dir, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Logger: log}
+	_, err := penstock.OpenContext(ctx, c)
+	require.ErrorIs(t, err, context.Canceled)
+	names, err := penstock.Migrate(context.Background(), dir, "", true)
+	require.NoError(t, err, "the folder is free")
+	require.Equal(t, []string{"0006_pages"}, names)
+
+	ctx, end = context.WithCancel(context.Background())
+	g, err := penstock.OpenContext(ctx, c)
+	require.NoError(t, err)
+	end()
+	require.Equal(t, 200, healthOf(t, g), "an open gateway lives on")
+	require.NoError(t, g.Close(context.Background()))
+}
+
+func healthOf(t *testing.T, g *penstock.Gateway) int {
+	t.Helper()
+	r, err := http.Get("http://" + g.AdminAddr() + "/health")
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	return r.StatusCode
 }

@@ -101,15 +101,22 @@ type Gateway struct {
 
 // Open starts a gateway: it recovers what an earlier process left open and listens when all is in place. The errors
 // name what is wrong: a busy address, a folder that another gateway uses, accounts that the secret key does not open.
-func Open(c Config) (*Gateway, error) {
+func Open(c Config) (*Gateway, error) { return OpenContext(context.Background(), c) }
+
+// OpenContext is Open until the context ends: work that comes first, such as a migration, can take minutes. Its error is then that of
+// the context, nothing is lost, and the next start goes on from there. A gateway that is open lives on without the context.
+func OpenContext(ctx context.Context, c Config) (*Gateway, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	g := &Gateway{config: c, log: c.Logger, node: nodeName(), failed: make(chan error, 2)}
 	g.life, g.end = context.WithCancel(context.Background())
-	if err := g.open(); err != nil {
+	if err := g.open(ctx); err != nil {
 		g.shut()
+		if ctx.Err() != nil {
+			err = errors.CombineErrors(ctx.Err(), err)
+		}
 		return nil, err
 	}
 	return g, nil
@@ -163,17 +170,27 @@ func nodeName() string {
 	return "penstock"
 }
 
-func (g *Gateway) open() error {
+func (g *Gateway) open(ctx context.Context) error {
+	wanted := context.AfterFunc(ctx, g.end)
+	defer wanted()
 	proxyListener, adminListener, err := g.listen()
 	if err != nil {
 		return err
 	}
 	undo := func() { proxyListener.Close(); adminListener.Close() }
-	for _, step := range []func() error{g.openData, g.openBooks, g.openFeed, g.recover, g.openLedger, g.openPlanes, g.bootstrap} {
-		if err := step(); err != nil {
+	for _, step := range []func(context.Context) error{g.openData, g.openBooks, g.openFeed, g.recover, g.openLedger, g.openPlanes, g.bootstrap} {
+		err := step(ctx)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
 			undo()
 			return err
 		}
+	}
+	if !wanted() {
+		undo()
+		return ctx.Err()
 	}
 	g.journal.Record("node/"+g.node, "", &node.Started{
 		Node: g.node, Version: g.config.Version, Recovered: g.recovered, Durability: g.config.Durability,

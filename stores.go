@@ -69,7 +69,7 @@ func (b embedded) openStore(ctx context.Context) (eventStore, error) {
 	if err := private(path); err != nil {
 		return nil, err
 	}
-	s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: b.vfs, Moving: func(from, at, to events.Position) {
+	s, err := sqlite.OpenStore(path, sqlite.StoreOptions{VFS: b.vfs, Opening: ctx, Moving: func(from, at, to events.Position) {
 		projections.Tell(ctx, projections.Progress{Projection: toPages, From: from, Position: at, To: to})
 	}})
 	if err != nil {

@@ -20,6 +20,9 @@ type StoreOptions struct {
 	BusyTimeout time.Duration // how long a lock of another process is waited for; default 5 s
 	Readers     int           // connections that read at once; default 4
 
+	// Opening, when set, ends the opening when it ends itself; the next one goes on from there.
+	Opening context.Context
+
 	// Moving, when set, hears how far a file is whose rows are moved to pages (migration 0006), before the first part and after each
 	// one: all up to at is moved, of what lies behind from and up to to. It holds up the opening.
 	Moving func(from, at, to events.Position)
@@ -69,7 +72,7 @@ func OpenStore(path string, o StoreOptions) (*Store, error) {
 		moving:  o.Moving,
 		tails:   map[string]tail{},
 	}
-	if err := s.openWriter(); err != nil {
+	if err := s.openWriter(orElse(o.Opening, context.Background())); err != nil {
 		if errors.Is(err, ErrNewerSchema) {
 			return nil, errors.Wrapf(err, "event store %s", path)
 		}
@@ -79,25 +82,39 @@ func OpenStore(path string, o StoreOptions) (*Store, error) {
 }
 
 // openWriter opens the writing connection and reads where the chain ends.
-func (s *Store) openWriter() error {
+func (s *Store) openWriter(ctx context.Context) error {
 	c, err := openConn(s.path, s.options)
 	if err != nil {
 		return err
 	}
+	c.SetInterrupt(ctx)
+	err = s.readyWriter(c)
+	c.SetInterrupt(context.Background())
+	if err == nil {
+		s.writer = c
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		err = ended // SQLite only says that it was interrupted
+	}
+	return errors.CombineErrors(err, c.close())
+}
+
+func (s *Store) readyWriter(c *conn) error {
 	if err := migrate(c, migrations.FS, "sqlite"); err != nil {
-		return errors.CombineErrors(err, c.close())
+		return err
 	}
 	if err := moveAppended(c, s.moving); err != nil {
-		return errors.CombineErrors(err, c.close())
+		return err
 	}
 	end, err := readChain(c)
 	if err != nil {
-		return errors.CombineErrors(err, c.close())
+		return err
 	}
 	if err := s.forget(c, end); err != nil {
-		return errors.CombineErrors(err, c.close())
+		return err
 	}
-	s.writer, s.chain = c, end
+	s.chain = end
 	return nil
 }
 
@@ -118,7 +135,7 @@ func (s *Store) write(ctx context.Context, f func(*conn) error) error {
 		return s.unavailable(errClosed)
 	}
 	if s.writer == nil {
-		if err := s.openWriter(); err != nil {
+		if err := s.openWriter(context.Background()); err != nil {
 			return s.unavailable(err)
 		}
 	}

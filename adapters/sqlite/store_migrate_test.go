@@ -266,6 +266,30 @@ func TestAMoveToPagesSaysHowFarItIs(t *testing.T) {
 	require.Empty(t, told, "there is nothing to move")
 }
 
+// An operator who stops a gateway that has begun to move a large file need not wait for the end.
+func TestAMoveToPagesCanBeStoppedAndGoesOn(t *testing.T) {
+	defer sqlite.SetMovePart(sqlite.SetMovePart(20_000))
+	oracle := memory.NewStore()
+	streams := stories(t, oracle, 600)
+	path := oldFile(t, oracle, 5, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	parts := 0
+	_, err := sqlite.OpenStore(path, sqlite.StoreOptions{Opening: ctx, Moving: func(_, _, _ events.Position) {
+		if parts++; parts == 3 {
+			stop()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 3, parts)
+	pending, err := sqlite.Pending(path)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0006_pages"}, pending)
+	s := openStore(t, path, sqlite.StoreOptions{Moving: func(from, _, _ events.Position) {
+		require.Positive(t, from, "it goes on")
+	}})
+	same(t, oracle, s, streams)
+}
+
 func TestFilesAreMovedToPagesByTwoProcessesAtOnce(t *testing.T) {
 	defer sqlite.SetMovePart(sqlite.SetMovePart(5_000))
 	oracle := memory.NewStore()

@@ -47,6 +47,9 @@ func moveAppended(c *conn, tell func(from, at, to events.Position)) error {
 	tell(from, from, end.head)
 	m := mover{c: c}
 	for done := false; !done; {
+		if err := c.GetInterrupt().Err(); err != nil {
+			return err
+		}
 		if err := c.write(func() error {
 			n, err := c.integer(countAppended)
 			if done = n == 0; done || err != nil {

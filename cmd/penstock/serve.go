@@ -53,11 +53,16 @@ func serve(ctx context.Context, s cli.Settings) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	gateway, err := penstock.Open(penstock.Config{
+	context.AfterFunc(ctx, stop) // from the first signal on, a second one does what it does to any process
+	gateway, err := penstock.OpenContext(ctx, penstock.Config{
 		DataDir: s.Data, Listen: s.Listen, AdminListen: s.AdminListen, AdminToken: s.AdminToken, SecretKey: s.SecretKey,
 		Store: s.Store, Durability: s.Durability, Profile: s.Profile, Version: versionOf(version), BodyMax: body,
 		OnStoreDown: s.OnStoreDown, SpoolMax: spool, Logger: log, Bootstrap: start.wishes, Egress: egress,
 	})
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		log.Info("stopped before it was ready", "remedy", "the next start goes on from here")
+		return nil
+	}
 	if err != nil {
 		return explained(err)
 	}
@@ -79,7 +84,7 @@ func serve(ctx context.Context, s cli.Settings) error {
 		log.Info("stopping", "at_most", penstock.DrainTime.String())
 	case failed = <-gateway.Failed():
 	}
-	stop() // from here on a signal does what it does to any process
+	stop()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), penstock.DrainTime)
 	defer cancel()
 	if err := errors.CombineErrors(failed, gateway.Close(drain)); err != nil {

@@ -54,6 +54,15 @@ func TestServeStopsCleanlyAndKeepsOthersOut(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(s.Data, "admin.url"))
 }
 
+func TestServeEndsWellWhenItIsStoppedBeforeItIsReady(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := settingsFor(t, t.TempDir())
+	require.NoError(t, serve(ctx, s))
+	require.NoFileExists(t, filepath.Join(s.Data, "admin.url"))
+	require.NoError(t, running(t, s)(), "the next start goes on")
+}
+
 func TestBusyAddressIsNamed(t *testing.T) {
 	s := settingsFor(t, t.TempDir())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
