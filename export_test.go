@@ -8,11 +8,12 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/adapters/webhook"
 	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/events"
 )
 
-// LogProgress is what Open logs of an event store that has work to do first.
-func LogProgress(ctx context.Context, log *slog.Logger, now func() time.Time) context.Context {
-	return logProgress(ctx, log, now)
+// LogProgress is what Open logs of work on more than so many events that it has to do first.
+func LogProgress(ctx context.Context, log *slog.Logger, now func() time.Time, over events.Position) context.Context {
+	return logProgress(ctx, log, now, over)
 }
 
 // Drain begins or ends the refusing of requests, as Close does first.

@@ -49,7 +49,7 @@ func (g *Gateway) openData(ctx context.Context) error {
 	if g.backend, err = backendOf(g.config.Store, dir, g.config.StoreVFS); err != nil {
 		return err
 	}
-	if g.store, g.spool, err = openDrained(logProgress(ctx, g.log, time.Now), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
+	if g.store, g.spool, err = openDrained(logProgress(ctx, g.log, time.Now, 0), g.backend, dir, g.config.SpoolMax, g.log); err != nil {
 		return err
 	}
 	token, origin, err := secrets.LoadToken(dir, g.config.AdminToken)
@@ -87,12 +87,18 @@ func (g *Gateway) openData(ctx context.Context) error {
 // progressEvery is how often it is logged how far something is.
 const progressEvery = 5 * time.Second
 
-// logProgress logs the progress of what an event store does in the context before it can be used (projections.Watch): its beginning
-// and its end, and now and then how far it is.
-func logProgress(ctx context.Context, log *slog.Logger, now func() time.Time) context.Context {
+// briefly is how many events are read by any start, in no time: nobody need hear of them.
+const briefly = 20_000
+
+// logProgress logs the progress of what is done in the context before a gateway is ready (projections.Watch): its beginning
+// and its end, and now and then how far it is; of work on more than so many events only.
+func logProgress(ctx context.Context, log *slog.Logger, now func() time.Time, over events.Position) context.Context {
 	var seen projections.Running
 	var last time.Time
 	return projections.Watch(ctx, func(p projections.Progress) {
+		if p.To-p.From <= over {
+			return
+		}
 		at := now()
 		begun := p.Projection != seen.Projection
 		if begun {
@@ -102,11 +108,11 @@ func logProgress(ctx context.Context, log *slog.Logger, now func() time.Time) co
 		log := log.With("what", p.Projection)
 		switch {
 		case begun:
-			log.Info("event store: work before the start begins", "events", p.To-p.From)
+			log.Info("work before the start begins", "events", p.To-p.From)
 		case p.Position >= p.To:
-			log.Info("event store: work before the start is done", "events", p.To-p.From, "took", at.Sub(seen.Begun).Round(time.Millisecond).String())
+			log.Info("work before the start is done", "events", p.To-p.From, "took", at.Sub(seen.Begun).Round(time.Millisecond).String())
 		case at.Sub(last) >= progressEvery:
-			log.Info("event store: work before the start", "done", p.Position-p.From, "events", p.To-p.From,
+			log.Info("work before the start", "done", p.Position-p.From, "events", p.To-p.From,
 				"per_second", int64(seen.PerSecond(at)), "left", seen.Left(at).Round(time.Second).String())
 		default:
 			return
@@ -125,7 +131,7 @@ func (g *Gateway) openBooks(ctx context.Context) error {
 	g.runner = projections.NewRunner(projections.Options{
 		Store: g.store, Model: g.model, Projections: projectionList(), Logger: g.log, Board: &g.replays,
 	})
-	return errors.Wrap(g.runner.Start(ctx), "read models")
+	return errors.Wrap(g.runner.Start(logProgress(ctx, g.log, time.Now, briefly)), "read models")
 }
 
 // recover starts the journal and settles what dead processes left open.

@@ -34,16 +34,17 @@ func record(into *bytes.Buffer) *slog.Logger {
 func TestTheLogSaysNowAndThenHowFarAnEventStoreIs(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1000, 0)
-	ctx := penstock.LogProgress(context.Background(), record(&out), func() time.Time { return now })
+	ctx := penstock.LogProgress(context.Background(), record(&out), func() time.Time { return now }, 900)
+	projections.Tell(ctx, projections.Progress{Projection: "little", To: 900})
 	for at := events.Position(500); at <= 1500; at += 50 { // fifty in a second
 		projections.Tell(ctx, projections.Progress{Projection: "p", From: 500, Position: at, To: 1500})
 		now = now.Add(time.Second)
 	}
-	require.Equal(t, `msg="event store: work before the start begins" what=p events=1000
-msg="event store: work before the start" what=p done=250 events=1000 per_second=50 left=15s
-msg="event store: work before the start" what=p done=500 events=1000 per_second=50 left=10s
-msg="event store: work before the start" what=p done=750 events=1000 per_second=50 left=5s
-msg="event store: work before the start is done" what=p events=1000 took=20s
+	require.Equal(t, `msg="work before the start begins" what=p events=1000
+msg="work before the start" what=p done=250 events=1000 per_second=50 left=15s
+msg="work before the start" what=p done=500 events=1000 per_second=50 left=10s
+msg="work before the start" what=p done=750 events=1000 per_second=50 left=5s
+msg="work before the start is done" what=p events=1000 took=20s
 `, out.String())
 }
 
@@ -74,8 +75,8 @@ func TestTheOperatorHearsOfEventsThatAreMovedToPages(t *testing.T) {
 	r := newRig(t, func(c *penstock.Config) { c.DataDir, c.Store, c.Logger = dir, "", record(&out) })
 	r.close()
 	for _, line := range []string{
-		`msg="event store: work before the start begins" what="events to pages" events=7`,
-		`msg="event store: work before the start is done" what="events to pages" events=7`,
+		`msg="work before the start begins" what="events to pages" events=7`,
+		`msg="work before the start is done" what="events to pages" events=7`,
 	} {
 		require.Equal(t, 1, strings.Count(out.String(), line), "%s", out.String())
 	}
@@ -110,7 +111,7 @@ func TestAStartCanBeGivenUpWhileEventsAreMovedAndTheNextOneGoesOn(t *testing.T) 
 	dir := t.TempDir()
 	oldEvents(t, dir, 7)
 	ctx, end := context.WithCancel(context.Background())
-	log := slog.New(ends{slog.NewTextHandler(io.Discard, nil), "event store: work before the start begins", end})
+	log := slog.New(ends{slog.NewTextHandler(io.Discard, nil), "work before the start begins", end})
 	c := penstock.Config{DataDir: dir, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Logger: log}
 	_, err := penstock.OpenContext(ctx, c)
 	require.ErrorIs(t, err, context.Canceled)
