@@ -109,6 +109,32 @@ func (c *conn) walMode(busy time.Duration) (mode string, err error) {
 // write runs f inside BEGIN IMMEDIATE and commits, or rolls back when f or the commit fails.
 func (c *conn) write(f func() error) error { return c.transact(`BEGIN IMMEDIATE`, f) }
 
+// writeWithin is write, interrupted when the context ends; then the error is the context's. alive: the connection works on after the
+// fault, once it has rolled back; else it is to be opened anew.
+func (c *conn) writeWithin(ctx context.Context, f func() error) (alive bool, err error) {
+	c.SetInterrupt(ctx)
+	err = c.write(f)
+	c.SetInterrupt(context.Background())
+	if err == nil {
+		return true, nil
+	}
+	alive = survivable(err) && c.GetAutocommit()
+	if ended := ctx.Err(); ended != nil {
+		err = ended // SQLite only says that it was interrupted
+	}
+	return alive, err
+}
+
+// survivable says that a fault leaves the connection as it was.
+func survivable(err error) bool {
+	for _, code := range []sqlite3.ErrorCode{sqlite3.FULL, sqlite3.IOERR, sqlite3.BUSY, sqlite3.INTERRUPT} {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
 // read runs f inside one read snapshot.
 func (c *conn) read(f func() error) error { return c.transact(`BEGIN`, f) }
 

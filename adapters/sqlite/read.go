@@ -312,15 +312,10 @@ func (m *ReadModel) write(ctx context.Context, f func() error) (err error) {
 			return err
 		}
 	}
-	m.w.SetInterrupt(ctx)
-	err = m.w.write(f)
-	m.w.SetInterrupt(context.Background())
-	if err != nil && (!survivable(err) || !m.w.GetAutocommit()) {
+	alive, err := m.w.writeWithin(ctx, f)
+	if !alive {
 		_ = m.w.close() // what matters is err
 		m.w = nil
-	}
-	if err != nil && ctx.Err() != nil { // SQLite only knows that it was interrupted
-		return ctx.Err()
 	}
 	return err
 }

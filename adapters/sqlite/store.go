@@ -140,31 +140,16 @@ func (s *Store) write(ctx context.Context, f func(*conn) error) error {
 		}
 	}
 	c := s.writer
-	c.SetInterrupt(ctx)
-	err := c.write(func() error { return f(c) })
-	c.SetInterrupt(context.Background())
+	alive, err := c.writeWithin(ctx, func() error { return f(c) })
 	if err == nil {
 		return nil
 	}
 	clear(s.tails)
-	if !survivable(err) || !c.GetAutocommit() {
+	if !alive {
 		_ = c.close() // what matters is err
 		s.writer = nil
 	}
-	if ended := ctx.Err(); ended != nil {
-		err = ended // SQLite only says that it was interrupted
-	}
 	return s.unavailable(err)
-}
-
-// survivable says that a connection works on after the fault, once it has rolled back. For others it is opened anew.
-func survivable(err error) bool {
-	for _, code := range []sqlite3.ErrorCode{sqlite3.FULL, sqlite3.IOERR, sqlite3.BUSY, sqlite3.INTERRUPT} {
-		if errors.Is(err, code) {
-			return true
-		}
-	}
-	return false
 }
 
 // unavailable says which store has failed. The standard library's verbs are used so that its errors.Is sees both.
