@@ -46,8 +46,7 @@ func presented(ctx *fasthttp.RequestCtx) []byte {
 // keyring finds the API key that a secret opens. Random keys of ours are found by their SHA-256. A bcrypt hash is
 // compared once and then remembered for five minutes under an HMAC of the secret, with an HMAC of secret and hash, so that
 // neither of them is kept, a changed hash is compared anew, and what is remembered is found at once among any number of
-// keys. Whether the key is revoked, expired or its user
-// disabled is looked up on every request, never remembered.
+// keys. Whether the key is revoked, expired or its user disabled is looked up on every request, never remembered.
 type keyring struct {
 	secret [32]byte
 	mu     sync.Mutex
