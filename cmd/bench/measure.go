@@ -78,9 +78,8 @@ type sample struct {
 	problems               map[string]int64 // what the wrong ones were
 }
 
-// entry is a sample and where it belongs.
+// entry is a sample and where it belongs. Entries stand in the order of their rounds.
 type entry struct {
-	round  int
 	point  string
 	target string
 	sample
@@ -131,7 +130,7 @@ func (l *lab) rounds(ctx context.Context) ([]entry, error) {
 				if err != nil {
 					return nil, errors.Wrapf(err, "%s at %s", t.name, p.name)
 				}
-				runs = append(runs, entry{round, p.name, t.name, s})
+				runs = append(runs, entry{p.name, t.name, s})
 				fmt.Fprintln(l.progress, s.line(strconv.Itoa(round+1), p, t))
 			}
 		}

@@ -25,14 +25,15 @@ func TestTheMedianIsTheMiddleOrTheMeanOfTheMiddleTwo(t *testing.T) {
 
 // book is two rounds at one point; the second round runs on a machine half as fast.
 func book() []entry {
-	at := func(round int, target string, s sample) entry { return entry{round, "c1", target, s} }
+	at := func(target string, s sample) entry { return entry{"c1", target, s} }
 	return []entry{
-		at(0, direct, sample{rps: 1000, cpuPerReq: 10, p50: 100, p99: 1000, foreign: 0.1}),
-		at(0, proxy, sample{rps: 800, cpuPerReq: 40, p50: 150, p99: 1500, foreign: 0.2}),
-		at(0, gateway, sample{rps: 400, cpuPerReq: 80, p50: 300, p99: 3000, trailing: 4, foreign: 0.3}),
-		at(1, gateway, sample{rps: 200, cpuPerReq: 160, p50: 600, p99: 6000, trailing: 6, foreign: 0.4}),
-		at(1, proxy, sample{rps: 400, cpuPerReq: 80, p50: 300, p99: 3000, foreign: 0.5}),
-		at(1, direct, sample{rps: 500, cpuPerReq: 20, p50: 200, p99: 2000, foreign: 0.6}),
+		at(direct, sample{rps: 1000, cpuPerReq: 10, p50: 100, p99: 1000, foreign: 0.1}),
+		at(proxy, sample{rps: 800, cpuPerReq: 40, p50: 150, p99: 1500, foreign: 0.2}),
+		at(gateway, sample{rps: 400, cpuPerReq: 80, p50: 300, p99: 3000, trailing: 4, foreign: 0.3}),
+
+		at(gateway, sample{rps: 200, cpuPerReq: 160, p50: 600, p99: 6000, trailing: 6, foreign: 0.4}),
+		at(proxy, sample{rps: 400, cpuPerReq: 80, p50: 300, p99: 3000, foreign: 0.5}),
+		at(direct, sample{rps: 500, cpuPerReq: 20, p50: 200, p99: 2000, foreign: 0.6}),
 	}
 }
 
@@ -74,9 +75,9 @@ func TestARatioOfNoiseOrNothingIsNotMadeUp(t *testing.T) {
 
 func TestStreamsAreComparedPerEvent(t *testing.T) {
 	r := newReport([]entry{
-		{0, "sse200", direct, sample{rps: 10, eventsPerSecond: 540, cpuPerEvent: 2, p50: 1}},
-		{0, "sse200", proxy, sample{rps: 10, eventsPerSecond: 540, cpuPerEvent: 4, p50: 2}},
-		{0, "sse200", gateway, sample{rps: 5, eventsPerSecond: 270, cpuPerEvent: 6, p50: 4}},
+		{"sse200", direct, sample{rps: 10, eventsPerSecond: 540, cpuPerEvent: 2, p50: 1}},
+		{"sse200", proxy, sample{rps: 10, eventsPerSecond: 540, cpuPerEvent: 4, p50: 2}},
+		{"sse200", gateway, sample{rps: 5, eventsPerSecond: 270, cpuPerEvent: 6, p50: 4}},
 	})
 	if got, want := r.Ratios["sse200"][gateway], (Ratios{RPS: 0.5, CPUPerEvent: 1.5, AddedP50: 3}); got != want {
 		t.Errorf("ratios\n got %+v\nwant %+v", got, want)

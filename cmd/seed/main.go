@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.Int64Var(&to.facts, "events", 1_000_000, "at least so many facts; the last requests are brought to their end")
 	f.Uint64Var(&to.seed, "seed", 1, "other numbers make other events")
 	f.IntVar(&to.keys, "keys", 200, "API keys that the requests are made with")
-	days := f.Int("days", 10, "how many days the events are spread over; the last one is 2026-03-31")
+	f.IntVar(&to.days, "days", 10, "how many days the events are spread over; the last one is 2026-03-31")
 	replay := f.Bool("replay", false, "store nothing: fold what is there into a shadow of each projection, and say how long that takes")
 	profile := f.String("cpuprofile", "", "with -replay: file for a profile of the processor")
 	if err := f.Parse(args); err != nil {
@@ -53,10 +53,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return errors.Newf("unexpected argument %q", f.Arg(0))
 	case (*data == "") == (*dsn == ""):
 		return errors.New("say -data FOLDER or -store postgres://…")
-	case to.facts < 1 || to.keys < 1 || *days < 1:
+	case to.facts < 1 || to.keys < 1 || to.days < 1:
 		return errors.New("-events, -keys and -days must be at least 1")
 	}
-	to.days = *days
 	store, err := open(ctx, *data, *dsn)
 	if err != nil {
 		return err
