@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net"
 	"net/netip"
 	"runtime/debug"
 	"strings"
@@ -85,6 +86,17 @@ func (t *texts) route(ctx *fasthttp.RequestCtx) *route {
 	return r
 }
 
+// methodName copies a method.
+func methodName(b []byte) string {
+	switch string(b) {
+	case "POST":
+		return "POST"
+	case "GET":
+		return "GET"
+	}
+	return string(b)
+}
+
 // climbs says that a model in a path leads elsewhere at an upstream that resolves its dots: to one that the key may not use, or
 // that costs more.
 func climbs(model string) bool {
@@ -113,6 +125,14 @@ func (t *texts) address(ctx *fasthttp.RequestCtx, client netip.Addr) string {
 		}
 	}
 	return t.clientWas
+}
+
+// address is the text of an address, without its port.
+func address(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.IP.String()
+	}
+	return a.String()
 }
 
 // program is what is recorded of a user agent.
