@@ -10,8 +10,7 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// ReadModel keeps the rows of projections in maps: the oracle for the read models of databases, and a read model for
-// programs that need none that lasts. It answers by walking all rows.
+// ReadModel keeps the rows of projections in maps: the oracle for the read models of databases. It answers by walking all rows.
 type ReadModel struct {
 	mu          sync.RWMutex
 	tables      map[string]rows                 // by name

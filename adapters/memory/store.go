@@ -1,5 +1,5 @@
-// Package memory keeps events and read models in maps: for tests and throw-away instances, and as the oracle that the
-// other stores are compared with. It is written to be obviously right, not to be fast.
+// Package memory keeps events and read models in maps: for tests, and as the oracle that the other stores are compared with. It
+// is written to be obviously right, not to be fast. No program holds it.
 package memory
 
 import (
@@ -23,7 +23,7 @@ type Store struct {
 	archived []events.RawRow    // what is left of removed ones, in order of position; never changed
 	streams  map[string][]int   // indexes of a stream's rows
 	commits  []events.Commit
-	secrets  map[string][]events.Secret // by account, in order of version
+	secrets  map[string][]events.Secret // by id, in order of version
 	hasher   events.Hasher
 }
 

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/penstock/penstock/events"
@@ -74,7 +75,7 @@ func (s *Store) Remove(ctx context.Context, r events.Removal, limit int) (int, e
 		return 0, nil
 	}
 	left := make([]events.Committed, 0, len(s.rows)-len(gone)) // readers hold the old rows
-	archived := append([]events.RawRow(nil), s.archived...)
+	archived := slices.Clone(s.archived)
 	streams := map[string][]int{}
 	for i, c := range s.rows {
 		if len(gone) > 0 && i == gone[len(gone)-1] {
@@ -106,8 +107,5 @@ func insert(list []events.RawRow, r events.RawRow) []events.RawRow {
 	for i > 0 && list[i-1].Position > r.Position {
 		i--
 	}
-	list = append(list, events.RawRow{})
-	copy(list[i+1:], list[i:])
-	list[i] = r
-	return list
+	return slices.Insert(list, i, r)
 }
