@@ -1,14 +1,10 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
@@ -82,10 +78,7 @@ func (s *Server) logs(ctx context.Context, in *logInput) (*logOutput, error) {
 	if err != nil {
 		return nil, s.problem(ctx, at("query"), err)
 	}
-	page := LogPage{Items: found}
-	if found == nil {
-		page.Items = []requestlog.Entry{}
-	}
+	page := LogPage{Items: listed(found)}
 	if len(found) == q.Limit {
 		page.Next = found[len(found)-1].Cursor().String()
 	}
@@ -106,7 +99,7 @@ func Explain(ctx context.Context, log requestlog.Reader, store Events, id string
 	if err != nil {
 		return nil, errors.Wrapf(err, "read request %s", id)
 	}
-	facts, _, err := FindEvents(ctx, store, events.Query{Stream: "request/" + id})
+	facts, _, err := FindEvents(ctx, store, events.Query{Stream: events.RequestStreams + id})
 	if err != nil {
 		return nil, err
 	}
@@ -149,84 +142,4 @@ func ordered(since, until time.Time) error {
 		return invalid("query.until", "is not after since")
 	}
 	return nil
-}
-
-// searchSpan is how many positions one page of a search for a text looks at, at most: no index helps there.
-const searchSpan = 50_000
-
-// textMax bounds the text of a search, in bytes.
-const textMax = 200
-
-// CheckText refuses a text that no stored fact can hold.
-func CheckText(text string) error {
-	switch {
-	case len(text) > textMax:
-		return errors.Newf("must have at most %d bytes", textMax)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("must be UTF-8 without control characters")
-	}
-	return nil
-}
-
-// FindEvents reads the facts of the rows that match; of those that were asked for by type or by a text, only these. next
-// is where the following page begins, 0 when there is none. A search for a text looks at a bounded number of rows: its
-// page may be short, or empty, and have a next one all the same.
-func FindEvents(ctx context.Context, store Events, q events.Query) (found []Event, next events.Position, err error) {
-	if q.Text == "" {
-		return findEvents(ctx, store, q)
-	}
-	first := q // what the other filters find first is where the search begins
-	first.Text, first.Limit = "", 1
-	begin := events.Position(0)
-	err = store.Find(ctx, first, func(row *events.Committed) bool {
-		begin = row.Position
-		return false
-	})
-	if err != nil || begin == 0 {
-		return []Event{}, 0, errors.Wrap(err, "read events")
-	}
-	if q.Through = begin + searchSpan - 1; q.Newest {
-		q.Through = max(1, begin-searchSpan+1)
-	}
-	found, next, err = findEvents(ctx, store, q)
-	if err != nil || next > 0 || q.Newest && q.Through == 1 {
-		return found, next, err
-	}
-	first.After = q.Through // a cursor behind the last row would pass over what comes next
-	err = store.Find(ctx, first, func(*events.Committed) bool {
-		next = q.Through
-		return false
-	})
-	return found, next, errors.Wrap(err, "read events")
-}
-
-func findEvents(ctx context.Context, store Events, q events.Query) (found []Event, next events.Position, err error) {
-	found = []Event{}
-	rows := 0
-	var last events.Position
-	var broken error
-	err = store.Find(ctx, q, func(row *events.Committed) bool {
-		var all []Event
-		if all, broken = eventsOf(row); broken != nil {
-			return false
-		}
-		rows, last = rows+1, row.Last()
-		if q.Newest {
-			last = row.Position
-			slices.Reverse(all)
-		}
-		for _, e := range all {
-			if (q.Type == "" || e.Type == q.Type) && (q.Text == "" || bytes.Contains(e.Data, []byte(q.Text))) {
-				found = append(found, e)
-			}
-		}
-		return true
-	})
-	if err = errors.CombineErrors(err, broken); err != nil {
-		return nil, 0, errors.Wrap(err, "read events")
-	}
-	if q.Limit > 0 && rows == q.Limit {
-		next = last
-	}
-	return found, next, nil
 }
