@@ -13,18 +13,6 @@ var (
 	ErrReferenced = errors.New("resource is referenced")
 )
 
-// Ref names one resource.
-type Ref struct {
-	Kind Kind
-	ID   string
-}
-
-// String is "upstream openai-main".
-func (r Ref) String() string { return string(r.Kind) + " " + r.ID }
-
-// Stream is the event stream of the resource.
-func (r Ref) Stream() string { return "catalog/" + string(r.Kind) + "/" + r.ID }
-
 // InvalidError says which field of which resource is wrong and why. It is ErrInvalid.
 type InvalidError struct {
 	Ref

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Fact is a pointer to one of the facts of fact.go, or an *Unreadable.
@@ -127,17 +126,6 @@ func RefOf(fact Fact) (ref Ref, ok bool) {
 		return Ref{KindWebhook, f.ID}, true
 	}
 	return Ref{}, false
-}
-
-// RefOfStream is the resource that a stream "catalog/<kind>/<id>" belongs to: what is left to know of a fact that
-// cannot be read.
-func RefOfStream(stream string) (ref Ref, ok bool) {
-	rest, ok := strings.CutPrefix(stream, "catalog/")
-	if !ok {
-		return Ref{}, false
-	}
-	kind, id, ok := strings.Cut(rest, "/")
-	return Ref{Kind(kind), id}, ok && id != "" && Kind(kind).Valid()
 }
 
 // valueOf is the new value that a fact carries, nil for a removal.
