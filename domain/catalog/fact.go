@@ -45,4 +45,9 @@ type (
 	SettingRemoved    struct {
 		Name string `json:"name"`
 	}
+	WebhookRegistered struct{ Webhook }
+	WebhookChanged    struct{ Webhook }
+	WebhookRemoved    struct {
+		ID string `json:"id"`
+	}
 )

@@ -17,15 +17,6 @@ type Webhook struct {
 	Active        bool     `json:"active"` // false pauses; it goes on where it was
 }
 
-// Facts of webhooks.
-type (
-	WebhookRegistered struct{ Webhook }
-	WebhookChanged    struct{ Webhook }
-	WebhookRemoved    struct {
-		ID string `json:"id"`
-	}
-)
-
 // Kind of a webhook.
 func (*Webhook) Kind() Kind { return KindWebhook }
 
