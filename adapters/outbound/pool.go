@@ -5,6 +5,7 @@ package outbound
 import (
 	"bufio"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -155,7 +156,7 @@ func (p *pool) sweep(now time.Time) {
 	for n < len(p.idle) && now.Sub(epoch)-p.idle[n].since >= idleMax {
 		n++
 	}
-	old := append([]*conn(nil), p.idle[:n]...)
+	old := slices.Clone(p.idle[:n])
 	p.idle = append(p.idle[:0], p.idle[n:]...)
 	clear(p.idle[len(p.idle):cap(p.idle)])
 	p.mu.Unlock()

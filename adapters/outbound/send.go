@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -94,10 +95,7 @@ func (t *Transport) pool(scheme, host string) *pool {
 	if p := old[name]; p != nil {
 		return p
 	}
-	next := make(map[string]*pool, len(old)+1)
-	for k, v := range old {
-		next[k] = v
-	}
+	next := maps.Clone(old)
 	p := &pool{closed: t.closed}
 	next[name] = p
 	t.pools.Store(&next)
