@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 )
 
 // Extras is what a resource file holds beside the resource.
@@ -106,159 +104,72 @@ func DecodeResource(kind Kind, text []byte) (Resource, Extras, error) {
 	return build(w.ref, tree)
 }
 
-// walker checks a document against the table and returns it with decimals and scalars as text.
-type walker struct {
-	checker
-	types map[string]string
-	dec   *json.Decoder
+// build makes the resource of a checked document.
+func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
+	var extras Extras
+	var r Resource
+	switch ref.Kind {
+	case KindUpstream:
+		u := NewUpstream("", "")
+		if tree["queue"] != nil {
+			u.Queue = &Queue{Enabled: true} // unless the document says otherwise
+		}
+		if tree["affinity_migration"] != nil {
+			u.AffinityMigration = &Migration{Enabled: true}
+		}
+		r = u
+	case KindAccount:
+		r = &Account{Active: true}
+	case KindGroup:
+		r = &Group{}
+	case KindUser:
+		r = &User{}
+	case KindKey:
+		r = &Key{}
+		extras.RevokedUnsaid = tree["revoked"] == nil
+	case KindPrice:
+		r = &Price{}
+	case KindRule:
+		r = &Rule{}
+	case KindSetting:
+		r = &Setting{}
+	case KindWebhook:
+		r = &Webhook{Active: true}
+	}
+	if s, ok := r.(Sealed); ok {
+		if fault := takeCredential(tree, s, &extras); fault != "" {
+			return nil, Extras{}, &InvalidError{Ref: ref, Field: s.secretField(), Reason: fault}
+		}
+	}
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil { // the walk has checked every type: not expected, but not to be lost either
+		return nil, Extras{}, &InvalidError{Ref: ref, Reason: err.Error()}
+	}
+	if p, ok := r.(*Price); ok {
+		p.ID = p.defaultID()
+	}
+	return r, extras, nil
 }
 
-// value reads one value. shown is the path for people, path the one of the table.
-func (w *walker) value(shown, path, typ string) any {
-	tok, err := w.dec.Token()
-	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			w.fail(shown, "cannot be read")
-		}
-		return nil
+// takeCredential moves the credential of a document to extras and leaves its masked form. The fault is what is wrong
+// with it, "" for nothing.
+func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string) {
+	field := r.secretField()
+	plain, given := tree[field].(string)
+	if !given || IsMasked(plain) {
+		extras.CredentialUnchanged = given
+		return ""
 	}
-	switch v := tok.(type) {
-	case json.Delim:
-		return w.nested(v, shown, path, typ)
-	case nil:
-		return nil // the same as absent
-	case string:
-		w.scalar(shown, typ, "string", v)
-		return v
-	case json.Number:
-		w.scalar(shown, typ, "number", v.String())
-		if typ == "n" || typ == "v" {
-			return v.String()
-		}
-		return v
-	case bool:
-		w.scalar(shown, typ, "bool", "")
-		if typ == "v" {
-			return fmt.Sprint(v)
-		}
-		return v
+	if r.Kind() == KindWebhook && len(plain) < webhookSecretMin && plain != "" {
+		return fmt.Sprintf("is shorter than %d bytes", webhookSecretMin)
 	}
-	return nil
-}
-
-// nested reads an object or a list, checking only what belongs there.
-func (w *walker) nested(open json.Delim, shown, path, typ string) any {
-	if open == '[' {
-		entry, isList := strings.CutPrefix(typ, "[]")
-		if !isList && typ != "?" {
-			w.wrong(shown, typ)
-			entry = "?"
-		}
-		list := []any{}
-		for i := 0; w.dec.More(); i++ {
-			v := w.value(indexed(shown, i), path, entry)
-			if v == nil && entry != "?" {
-				w.fail(indexed(shown, i), "must not be null")
-			}
-			list = append(list, v)
-		}
-		_, _ = w.dec.Token()
-		return list
+	// It would cut the header that it is sent in, or lose its ends there.
+	if r.Kind() == KindAccount && (strings.TrimSpace(plain) != plain || strings.ContainsFunc(plain, isControl)) {
+		return "has control characters, such as the end of a line, or spaces around it"
 	}
-	if typ != "o" && typ != "o-" && typ != "{}" && typ != "{o}" && typ != "?" {
-		w.wrong(shown, typ)
-		typ = "?"
-	}
-	object := map[string]any{}
-	for w.dec.More() {
-		tok, _ := w.dec.Token()
-		name, _ := tok.(string)
-		if _, twice := object[name]; twice {
-			w.fail(dotted(shown, name), "is given twice")
-		}
-		under := dotted(path, name)
-		if typ == "{o}" {
-			under = dotted(path, "*")
-		}
-		object[name] = w.field(dotted(shown, name), under, typ)
-	}
-	_, _ = w.dec.Token()
-	return object
-}
-
-// field reads the value of one field of an object of the given type.
-func (w *walker) field(shown, path, parent string) any {
-	switch parent {
-	case "{}":
-		return w.value(shown, path, "s")
-	case "{o}":
-		return w.value(shown, path, "o")
-	case "?":
-		return w.value(shown, path, "?")
-	}
-	typ, known := w.types[path]
-	switch {
-	case !known && path == "secret" && w.ref.Kind == KindKey:
-		w.fail(shown, "is not accepted; give its hash")
-	case !known:
-		w.fail(shown, "unknown field")
-	default:
-		return w.value(shown, path, typ)
-	}
-	return w.value(shown, path, "?")
-}
-
-func dotted(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// expected says what each type is.
-var expected = map[string]string{
-	"s": "must be a string", "i": "must be a whole number", "b": "must be true or false",
-	"d": `must be a duration such as "30s"`, "D": `must be a duration above zero, such as "30s"`, "t": `must be a time such as "2026-01-31T00:00:00Z"`,
-	"n": `must be a decimal such as "2.5"`, "v": "must be a single value", "o": "must be an object", "{}": "must be an object of strings", "{o}": "must be an object of objects",
-}
-
-func (w *walker) wrong(shown, typ string) {
-	if strings.HasPrefix(typ, "[]") {
-		w.fail(shown, "must be a list")
-		return
-	}
-	reason, known := expected[typ]
-	if !known {
-		reason = "is not of the right type"
-	}
-	w.fail(shown, "%s", reason)
-}
-
-// scalar checks a string, number or boolean.
-func (w *walker) scalar(shown, typ, is, text string) {
-	ok := false
-	switch typ {
-	case "?", "v":
-		ok = true
-	case "o-":
-		ok = true // named as not supported by later
-	case "s":
-		ok = is == "string"
-	case "b":
-		ok = is == "bool"
-	case "n":
-		ok = is != "bool"
-	case "i":
-		var n int
-		ok = is == "number" && json.Unmarshal([]byte(text), &n) == nil
-	case "d", "D":
-		var d Duration
-		ok = is == "string" && d.UnmarshalText([]byte(text)) == nil && (d > 0 || typ == "d")
-	case "t":
-		var t time.Time
-		ok = is == "string" && t.UnmarshalText([]byte(text)) == nil
-	}
-	if !ok {
-		w.wrong(shown, typ)
-	}
+	extras.Credential, tree[field] = plain, Mask(plain)
+	return ""
 }

@@ -2,83 +2,9 @@ package catalog
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
-
-// build makes the resource of a checked document.
-func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
-	var extras Extras
-	var r Resource
-	switch ref.Kind {
-	case KindUpstream:
-		u := NewUpstream("", "")
-		if tree["queue"] != nil {
-			u.Queue = &Queue{Enabled: true} // unless the document says otherwise
-		}
-		if tree["affinity_migration"] != nil {
-			u.AffinityMigration = &Migration{Enabled: true}
-		}
-		r = u
-	case KindAccount:
-		r = &Account{Active: true}
-	case KindGroup:
-		r = &Group{}
-	case KindUser:
-		r = &User{}
-	case KindKey:
-		r = &Key{}
-		extras.RevokedUnsaid = tree["revoked"] == nil
-	case KindPrice:
-		r = &Price{}
-	case KindRule:
-		r = &Rule{}
-	case KindSetting:
-		r = &Setting{}
-	case KindWebhook:
-		r = &Webhook{Active: true}
-	}
-	if s, ok := r.(Sealed); ok {
-		if fault := takeCredential(tree, s, &extras); fault != "" {
-			return nil, Extras{}, &InvalidError{Ref: ref, Field: s.secretField(), Reason: fault}
-		}
-	}
-	text, err := json.Marshal(tree)
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	if err != nil { // the walk has checked every type: not expected, but not to be lost either
-		return nil, Extras{}, &InvalidError{Ref: ref, Reason: err.Error()}
-	}
-	if p, ok := r.(*Price); ok {
-		p.ID = p.defaultID()
-	}
-	return r, extras, nil
-}
-
-// takeCredential moves the credential of a document to extras and leaves its masked form. The fault is what is wrong
-// with it, "" for nothing.
-func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string) {
-	field := r.secretField()
-	plain, given := tree[field].(string)
-	if !given || IsMasked(plain) {
-		extras.CredentialUnchanged = given
-		return ""
-	}
-	if r.Kind() == KindWebhook && len(plain) < webhookSecretMin && plain != "" {
-		return fmt.Sprintf("is shorter than %d bytes", webhookSecretMin)
-	}
-	// It would cut the header that it is sent in, or lose its ends there.
-	if r.Kind() == KindAccount && (strings.TrimSpace(plain) != plain || strings.ContainsFunc(plain, isControl)) {
-		return "has control characters, such as the end of a line, or spaces around it"
-	}
-	extras.Credential, tree[field] = plain, Mask(plain)
-	return ""
-}
 
 // Public is a resource in the form of resource files, ready for JSON: with its kind first, secrets masked, and such
 // that applying it again changes nothing.
@@ -150,22 +76,6 @@ func Public(r Resource) any {
 			Secret string   `json:"secret"`
 			Active bool     `json:"active"`
 		}{KindWebhook, r.ID, r.URL, slices.Clone(r.Events), r.Masked, r.Active}
-	}
-	return nil
-}
-
-// Faults takes an error of this package apart, for answers that list every field that is wrong.
-func Faults(err error) []*InvalidError {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var list []*InvalidError
-		for _, e := range many.Unwrap() {
-			list = append(list, Faults(e)...)
-		}
-		return list
-	}
-	var one *InvalidError
-	if errors.As(err, &one) {
-		return []*InvalidError{one}
 	}
 	return nil
 }

@@ -1,6 +1,5 @@
 // Package catalog is the configuration as facts: upstreams, accounts, groups, users, keys, prices, rules, settings and
-// webhooks.
-// Commands become facts (Decide), facts become state (Evolve), and the hot path reads an immutable Snapshot.
+// webhooks. Commands become facts (Decide), facts become state (Evolve), and the hot path reads an immutable Snapshot.
 package catalog
 
 import (
