@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -29,7 +30,7 @@ func (s *Store) Chain(ctx context.Context, after events.Position, yield func(*ev
 			return err
 		}
 		c := commits[i]
-		end := events.Position(1<<63 - 1)
+		end := events.Position(math.MaxInt64)
 		if i+1 < len(commits) {
 			end = commits[i+1].First
 		}

@@ -10,7 +10,8 @@ import (
 )
 
 // Pending names the migrations that opening the event store would apply, such as "0002_feed": all of them when there is
-// no file yet, and the one whose move of rows to pages was broken off. It changes nothing. A file of a newer version is refused as OpenStore refuses it.
+// no file yet, and the one whose move of rows to pages was broken off. It changes nothing. A file of a newer version is refused
+// as OpenStore refuses it.
 func Pending(path string) (names []string, err error) {
 	at, moving := int64(0), false
 	switch info, err := os.Stat(path); {

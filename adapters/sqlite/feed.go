@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -25,7 +26,7 @@ func (s feedSource) FeedPage(ctx context.Context, after events.Position, f *even
 	err = s.read(ctx, func(c *conn) error {
 		seen := 0
 		texts := interned{}
-		return eachPage(c, after+1, 1<<63-1, false, func(stored page) bool {
+		return eachPage(c, after+1, math.MaxInt64, false, func(stored page) bool {
 			rows, r := stored.rows(), row{}
 			for seen < limit && rows.row(&r) {
 				if r.end() <= int64(after) {

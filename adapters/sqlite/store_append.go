@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/cockroachdb/errors"
 
@@ -69,7 +70,7 @@ func (g *group) begin(s *Store, c *conn) {
 	}
 	g.s, g.c, g.touched = s, c, g.touched[:0]
 	g.gathered = gathered{
-		next: s.chain.head + 1, earliest: 1<<63 - 1, latest: s.chain.latest,
+		next: s.chain.head + 1, earliest: math.MaxInt64, latest: s.chain.latest,
 		rows: g.rows[:0], hashes: g.hashes[:0], body: append(g.body[:0], '['), listed: g.listed[:0], secrets: g.secrets[:0], ended: g.ended[:0],
 	}
 	g.trace = trace{cursor: cursor{c: c}, end: s.chain, under: g.under}

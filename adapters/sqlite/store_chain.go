@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"math"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -91,7 +92,7 @@ func (p *chainPage) read(c *conn) error {
 }
 
 func (p *chainPage) readLinks(c *conn) error {
-	p.end = 1<<63 - 1
+	p.end = math.MaxInt64
 	err := c.each(selectLinks, func(b *binder) { b.integer(p.from) }, func(q *sqlite3.Stmt) bool {
 		first := q.ColumnInt64(0)
 		if first > p.head {
@@ -109,7 +110,7 @@ func (p *chainPage) readLinks(c *conn) error {
 		p.links = append(p.links, l)
 		return true
 	})
-	if p.end == 1<<63-1 {
+	if p.end == math.MaxInt64 {
 		p.done = true
 	}
 	return err

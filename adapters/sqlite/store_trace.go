@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -124,7 +125,7 @@ func (t *trace) further(stream string, until func(*row) bool) ([]events.Position
 
 // listed begins with the positions that are listed under a name.
 func (t *trace) listed(name string) (err error) {
-	t.places, err = some(t.c, t.places[:0], name, 0, 1<<63-1, false, -1)
+	t.places, err = some(t.c, t.places[:0], name, 0, math.MaxInt64, false, -1)
 	return err
 }
 
