@@ -199,12 +199,28 @@ func TestEveryFaultNamesItsField(t *testing.T) {
 	}
 }
 
+// faultsIn takes an error apart.
+func faultsIn(err error) []*InvalidError {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []*InvalidError
+		for _, e := range many.Unwrap() {
+			list = append(list, faultsIn(e)...)
+		}
+		return list
+	}
+	var one *InvalidError
+	if errors.As(err, &one) {
+		return []*InvalidError{one}
+	}
+	return nil
+}
+
 func TestAllFaultsOfAResourceAreReportedTogether(t *testing.T) {
 	u := upstream("a")
 	u.BaseURL, u.Weight, u.Breaker.Failures = "x", -1, -1
 	_, err := Decide(NewState(), Apply{Resource: u})
 	var fields []string
-	for _, f := range Faults(err) {
+	for _, f := range faultsIn(err) {
 		fields = append(fields, f.Field)
 	}
 	if !slices.Equal(fields, []string{"base_url", "weight", "breaker.failures"}) {

@@ -63,19 +63,3 @@ func (e *ReferencedError) Error() string {
 
 // Is makes it ErrReferenced.
 func (e *ReferencedError) Is(target error) bool { return target == ErrReferenced }
-
-// Faults takes an error of this package apart, for answers that list every field that is wrong.
-func Faults(err error) []*InvalidError {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var list []*InvalidError
-		for _, e := range many.Unwrap() {
-			list = append(list, Faults(e)...)
-		}
-		return list
-	}
-	var one *InvalidError
-	if errors.As(err, &one) {
-		return []*InvalidError{one}
-	}
-	return nil
-}

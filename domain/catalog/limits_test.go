@@ -25,7 +25,7 @@ func given(kind Kind, text string) (Resource, string) {
 		return r, ""
 	}
 	var faults []string
-	for _, f := range Faults(err) {
+	for _, f := range faultsIn(err) {
 		faults = append(faults, f.Error())
 	}
 	return nil, strings.Join(faults, " | ")
