@@ -69,7 +69,7 @@ func decideRemove(s *State, c Remove) ([]Fact, error) {
 	if row.resource == nil && row.broken == "" {
 		return nil, &NotFoundError{c.ref()}
 	}
-	if by := s.Referrers(c.ref()); len(by) > 0 {
+	if by := s.referrers(c.ref()); len(by) > 0 {
 		return nil, &ReferencedError{c.ref(), by}
 	}
 	return []Fact{removed(c.ref())}, nil
@@ -116,7 +116,7 @@ func DecideAll(s *State, cmds []Command) ([]Change, error) {
 		}
 		draft.hold(keyOf(cmd))
 		if len(facts) > 0 {
-			ref, _ := RefOf(facts[0])
+			ref, _ := refOf(facts[0])
 			changes = append(changes, Change{ref, version, facts})
 		}
 	}
@@ -206,8 +206,8 @@ func references(r Resource) []reference {
 	return list
 }
 
-// Referrers lists who refers to a resource, sorted by kind and id.
-func (s *State) Referrers(to Ref) []Ref {
+// referrers lists who refers to a resource, sorted by kind and id.
+func (s *State) referrers(to Ref) []Ref {
 	var by []Ref
 	for ref, v := range s.rows {
 		if v.resource != nil && slices.ContainsFunc(references(v.resource), func(r reference) bool { return r.to == to }) {

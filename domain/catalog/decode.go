@@ -159,7 +159,7 @@ func build(ref Ref, tree map[string]any) (Resource, Extras, error) {
 func takeCredential(tree map[string]any, r Sealed, extras *Extras) (fault string) {
 	field := r.secretField()
 	plain, given := tree[field].(string)
-	if !given || IsMasked(plain) {
+	if !given || isMasked(plain) {
 		extras.CredentialUnchanged = given
 		return ""
 	}

@@ -22,8 +22,8 @@ func (r *Key) SHA256() (sum [32]byte, ok bool) {
 	return sum, err == nil
 }
 
-// IsBcrypt says that the hash has bcrypt's form: $2a$, $2b$ or $2y$, two digits of cost, 53 characters.
-func (r *Key) IsBcrypt() bool {
+// isBcrypt says that the hash has bcrypt's form: $2a$, $2b$ or $2y$, two digits of cost, 53 characters.
+func (r *Key) isBcrypt() bool {
 	h := r.Hash
 	if len(h) != 60 || h[0] != '$' || h[1] != '2' || strings.IndexByte("aby", h[2]) < 0 || h[3] != '$' || h[6] != '$' {
 		return false
@@ -40,9 +40,9 @@ func (r *Key) IsBcrypt() bool {
 	return true
 }
 
-// AllowsModel says that the key may ask for the model: its list is empty, names it, or has a glob for it. A request
+// allowsModel says that the key may ask for the model: its list is empty, names it, or has a glob for it. A request
 // without a model passes; the upstream will say what it thinks of that (A31, A35).
-func (r *Key) AllowsModel(model string) bool {
+func (r *Key) allowsModel(model string) bool {
 	if len(r.Models) == 0 || model == "" {
 		return true
 	}
@@ -64,7 +64,7 @@ func (c *checker) key(r Key, s *State) Resource {
 	c.id(r.ID, "")
 	if sum, ok := r.SHA256(); ok {
 		r.Hash = sha256Prefix + hex.EncodeToString(sum[:])
-	} else if !r.IsBcrypt() {
+	} else if !r.isBcrypt() {
 		c.fail("hash", "must be sha256: and 64 hex digits, or a bcrypt hash ($2a$, $2b$ or $2y$)")
 	} else if r.Hash[4:6] > bcryptCostMax {
 		c.fail("hash", "has a bcrypt cost above %s: whoever tries a key would keep a processor busy for seconds, or days", bcryptCostMax)
@@ -136,7 +136,7 @@ func (x *keyIndex) add(k *Key) (fault string) {
 			return "is already the hash of key " + other.ID
 		}
 		x.bySHA256[sum] = k
-	} else if k.IsBcrypt() {
+	} else if k.isBcrypt() {
 		x.bcrypt[k.Prefix] = append(x.bcrypt[k.Prefix], k)
 		if at, found := slices.BinarySearch(x.lengths, len(k.Prefix)); !found {
 			x.lengths = slices.Insert(x.lengths, at, len(k.Prefix))

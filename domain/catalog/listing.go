@@ -39,7 +39,7 @@ func (s *Snapshot) Models(k *Key) []string {
 			}
 		}
 	}
-	maps.DeleteFunc(found, func(name string, _ bool) bool { return !k.AllowsModel(name) })
+	maps.DeleteFunc(found, func(name string, _ bool) bool { return !k.allowsModel(name) })
 	return slices.SortedFunc(maps.Keys(found), strings.Compare)
 }
 

@@ -20,5 +20,5 @@ func Mask(secret string) string {
 // clean keeps a cut multi-byte character from becoming invalid text.
 func clean(s string) string { return strings.ToValidUTF8(s, "?") }
 
-// IsMasked says that a text is what Mask made rather than a secret.
-func IsMasked(s string) bool { return strings.Contains(s, maskMark) }
+// isMasked says that a text is what Mask made rather than a secret.
+func isMasked(s string) bool { return strings.Contains(s, maskMark) }

@@ -24,11 +24,11 @@ func (s *Snapshot) ResolveName(k *Key, model string) Name {
 // AllowsModel says that the key may ask for the model under the name that it was given, or under the bare name of an
 // "upstream/model".
 func (s *Snapshot) AllowsModel(k *Key, model string) bool {
-	if k.AllowsModel(model) {
+	if k.allowsModel(model) {
 		return true
 	}
 	n := s.ResolveName(k, model)
-	return n.Upstream != nil && k.AllowsModel(n.Model)
+	return n.Upstream != nil && k.allowsModel(n.Model)
 }
 
 // Selects says that the name is "upstream/model" of an upstream that the key may use and that has the model under that

@@ -64,12 +64,12 @@ func (c *checker) sealed(r Sealed, s *State) {
 	}
 	switch {
 	case version > 0:
-		if !IsMasked(masked) {
+		if !isMasked(masked) {
 			c.fail(field, "must be sealed and masked before it is recorded") // else it would be in an event for ever
 		}
 	case version < 0:
 		c.fail(field, "has a negative version")
-	case !exists && IsMasked(masked):
+	case !exists && isMasked(masked):
 		c.fail(field, "is masked, and there is no %s to keep the %s of", r.Kind(), secretWord(field))
 	case !exists:
 		c.fail(field, "is required")

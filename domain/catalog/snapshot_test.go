@@ -229,11 +229,11 @@ func TestAuthorization_A13_A17_A24(t *testing.T) {
 func TestModelsOfAKey_A31_A35(t *testing.T) {
 	k := &Key{Models: []string{"gpt-5", "claude-*", "?-mini"}}
 	for model, want := range map[string]bool{"gpt-5": true, "gpt-5-mini": false, "claude-": true, "claude-opus-4": true, "my-claude-x": false, "o-mini": true, "-mini": false, "": true} {
-		if k.AllowsModel(model) != want {
+		if k.allowsModel(model) != want {
 			t.Errorf("%q: %v", model, !want)
 		}
 	}
-	if !(&Key{}).AllowsModel("anything") {
+	if !(&Key{}).allowsModel("anything") {
 		t.Error("an empty list is no limit")
 	}
 	for _, c := range [][3]string{{"*", "", "y"}, {"a*b*c", "aXbYbZc", "y"}, {"a*b", "acbd", "n"}, {"**", "x", "y"}, {"a?", "a", "n"}, {"", "", "y"}, {"*a", "aaab", "n"}, {"a*", "a", "y"}} {

@@ -70,7 +70,7 @@ func (s *State) has(r Ref) bool { return s.rows[r].resource != nil }
 // changes only the revision.
 func (s *State) Evolve(fact Fact, position int64) {
 	s.Revision = max(s.Revision, position)
-	ref, ok := RefOf(fact)
+	ref, ok := refOf(fact)
 	if !ok {
 		return
 	}
@@ -99,8 +99,8 @@ func (s *State) forget(r Resource) {
 	}
 }
 
-// RefOf is the resource that a fact is about; ok is false for facts that are not the catalogue's.
-func RefOf(fact Fact) (ref Ref, ok bool) {
+// refOf is the resource that a fact is about; ok is false for facts that are not the catalogue's.
+func refOf(fact Fact) (ref Ref, ok bool) {
 	switch f := fact.(type) {
 	case *Unreadable:
 		return f.Ref, true

@@ -99,7 +99,6 @@ type Quote struct {
 	Rates   *Rates
 	Version string // of the price
 	Origin  Origin
-	Service string // tier of service that it is for; "" is the ordinary one
 	// Inherited: the upstream reported a tier of service for which there is no price; the ordinary one is charged.
 	Inherited bool
 }
@@ -115,7 +114,7 @@ func (s Sheets) Quote(reported string, input int64) (_ Quote, ok bool) {
 		}
 		l, own := sheet.ladder(service)
 		if t := l.tier(input); t != nil {
-			return Quote{&t.Rates, sheet.Version, sheet.Origin, service, !own}, true
+			return Quote{&t.Rates, sheet.Version, sheet.Origin, !own}, true
 		}
 	}
 	sheet := s.Manual
@@ -126,7 +125,7 @@ func (s Sheets) Quote(reported string, input int64) (_ Quote, ok bool) {
 		return Quote{}, false
 	}
 	l, own := sheet.ladder(service)
-	return Quote{&l.Flat, sheet.Version, sheet.Origin, service, !own}, true
+	return Quote{&l.Flat, sheet.Version, sheet.Origin, !own}, true
 }
 
 // Call says what an attempt is priced by.
