@@ -297,14 +297,31 @@ func (m *Meter) apply(s *step) {
 	note(&m.model, s.model)
 	note(&m.id, s.id)
 	note(&m.tier, s.tier)
-	if s.source != "" && s.report.has {
+	switch {
+	case s.source != "" && s.report.has:
 		m.report = s.report
 		if m.source != pricing.Reported {
 			m.source = s.source
 		}
+	case s.content:
+		m.outrun()
 	}
 	if s.failed && !m.failed {
 		m.failed, m.fault = true, s.fault
+	}
+}
+
+// more takes in what an event yields that has nothing else.
+func (m *Meter) more(y *yield) {
+	if m.output += y.output; y.content {
+		m.outrun()
+	}
+}
+
+// outrun says that content came behind the last report: whatever that looked like, the answer went on.
+func (m *Meter) outrun() {
+	if m.source == pricing.Reported {
+		m.source = pricing.Partial
 	}
 }
 

@@ -20,7 +20,7 @@ func (m *Meter) readChat(name, data []byte) {
 	if m.content && len(name) == 0 {
 		var y yield
 		if y.chat(data) {
-			m.output += y.output
+			m.more(&y)
 			return
 		}
 	}

@@ -20,7 +20,7 @@ func (m *Meter) readMessages(name, data []byte) {
 	if m.content {
 		var y yield
 		if y.messages(data) {
-			m.output += y.output
+			m.more(&y)
 			return
 		}
 	}

@@ -27,7 +27,7 @@ func (m *Meter) readResponses(name, data []byte) {
 	if m.content {
 		var y yield
 		if y.responses(data) {
-			m.output += y.output
+			m.more(&y)
 			return
 		}
 	}
