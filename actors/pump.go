@@ -195,7 +195,7 @@ func (s *stream) usage(complete bool) (pricing.Usage, pricing.Source) {
 	if src == pricing.Reported {
 		return u, src
 	}
-	guess := s.l.estimate(s.meter.OutputBytes())
+	guess := s.meter.WithActs(s.l.estimate(s.meter.OutputBytes()))
 	if src == pricing.Partial {
 		u.Output = max(u.Output, guess.Output)
 		return u, src

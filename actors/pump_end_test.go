@@ -175,3 +175,16 @@ func TestAStreamIsReadAsItIsFramed(t *testing.T) {
 		})
 	}
 }
+
+// A large picture is no text that was put out: what breaks off behind one is billed for the picture, not for its bytes (pain 9).
+func TestALargePictureIsNotBilledAsText_Pain9(t *testing.T) {
+	picture := event(`{"type":"response.output_item.done","item":{"type":"image_generation_call","result":"` + strings.Repeat("QUJD", 1<<19) + `"}}`)
+	r := newRig(t, pair()...)
+	r.reply("a", replyOf(chunk{data: event(`{"type":"response.output_text.delta","delta":"hello"}`) + picture}, chunk{err: actors.PhaseBody}))
+	call := r.call("/v1/responses", responses)
+	r.run(call)
+	r.expect(call.ID, "admitted dispatched(1 a1) | settled(failed 200 STREAM_ERROR stream_cut estimated)")
+	if s := r.settlement(call.ID); s.Usage.Output != 2 || s.Usage.Images != 1 {
+		t.Errorf("used %+v", s.Usage)
+	}
+}

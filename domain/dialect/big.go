@@ -13,17 +13,12 @@ var terminals = [...]string{"response.completed", "response.incomplete", "respon
 // whole response that ends its stream. Reports stand at the end, so the bill does not depend on an answer's size.
 func (m *Meter) readBig() {
 	s := step{yield: yield{content: true, output: heldMax}, report: m.report}
+	if m.bigMedia() {
+		s.output = 0
+	}
 	switch m.d {
 	case OpenAIResponses:
-		s.report = report{}
-		for i, kind := range terminals {
-			if !typed(m.head, kind) {
-				continue
-			}
-			s.content, s.terminal, s.finished, s.failed = false, true, true, i == 2
-			s.fault.Type = kind
-		}
-		m.bigUsage(&s, `"usage"`)
+		m.bigResponses(&s)
 	case AnthropicMessages:
 		m.bigUsage(&s, `"usage"`)
 	case Gemini:
@@ -40,6 +35,41 @@ func (m *Meter) readBig() {
 	}
 	m.apply(&s)
 	m.head, m.tail = m.head[:0], m.tail[:0]
+}
+
+// bigResponses reads the end of a response, which repeats what has come, or a picture that is done.
+func (m *Meter) bigResponses(s *step) {
+	s.report = report{}
+	for i, kind := range terminals {
+		if !typed(m.head, kind) {
+			continue
+		}
+		s.content, s.terminal, s.finished, s.failed, s.output = false, true, true, i == 2, 0
+		s.fault.Type = kind
+	}
+	if m.bigPicture() && typed(m.head, "response.output_item.done") {
+		s.acts.images++
+	}
+	m.bigUsage(s, `"usage"`)
+}
+
+// bigPicture says that the event is of a picture that OpenAI's tool has made.
+func (m *Meter) bigPicture() bool {
+	picture := []byte(`"image_generation_call"`)
+	return bytes.Contains(m.head, picture) || bytes.Contains(m.tail, picture)
+}
+
+// mediaMembers hold pictures and sound, which are no text.
+var mediaMembers = [...]string{`"inlineData"`, `"inline_data"`, `"partial_image_b64"`, `"b64_json"`, `"image_url"`, `"audio"`}
+
+// bigMedia says that the event is a picture or sound: its bytes say nothing of the tokens that it has cost.
+func (m *Meter) bigMedia() bool {
+	for _, name := range mediaMembers {
+		if findMember(m.head, 0, name) >= 0 {
+			return true
+		}
+	}
+	return m.d == OpenAIResponses && m.bigPicture()
 }
 
 // bigUsage reads the last usage object of the tail.

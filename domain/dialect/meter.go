@@ -212,6 +212,12 @@ func (m *Meter) Usage() (pricing.Usage, pricing.Source) {
 	return u, m.source
 }
 
+// WithActs is a usage that was guessed, and what the provider has done for the answer so far.
+func (m *Meter) WithActs(u pricing.Usage) pricing.Usage {
+	m.acts.into(&u)
+	return u
+}
+
 // Clamped says that the upstream reported more than can be: a part above its whole, or a negative count. Usage has
 // what is left of it.
 func (m *Meter) Clamped() bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/penstock/penstock/domain/pricing"
@@ -260,6 +261,16 @@ func TestActsOfTheProviderAreCounted(t *testing.T) {
 	m.Feed([]byte(events(item(search), item(opened), item(search), item(files), item(picture), completed)))
 	if u, _ := m.Usage(); u != want {
 		t.Errorf("stream: %+v", u)
+	}
+	large := strings.Replace(picture, "AA", strings.Repeat("QUJD", heldMax/3), 1) // an event that is not held
+	m.Reset(OpenAIResponses, SSE)
+	m.Feed([]byte(events(item(search), item(large))))
+	if u := m.WithActs(pricing.Usage{Output: 1}); u != (pricing.Usage{Output: 1, WebSearches: 1, Images: 1}) {
+		t.Errorf("a stream that breaks off: %+v", u)
+	}
+	m.Feed([]byte(events(completed)))
+	if u, _ := m.Usage(); u != (pricing.Usage{Input: 1, Output: 2, WebSearches: 1, Images: 1}) {
+		t.Errorf("with a large picture: %+v", u)
 	}
 	whole := `{"output":[` + search + "," + opened + "," + search + "," + files + "," + picture + `],"usage":{"input_tokens":1,"output_tokens":2}}`
 	if a := ReadAnswer(OpenAIResponses, []byte(whole)); a.Usage != want {
