@@ -25,6 +25,9 @@ func TestTheBoundsOfARequestAreThoseOfAnyReader(t *testing.T) {
 		{chat, `{"max_tokens":5,"max_completion_tokens":"9000"}`, whole, 0, 0, 0}, // some convert it, others pass over it
 		{chat, `{"max_tokens":"9000","max_completion_tokens":5}`, whole, 0, 0, 0},
 		{chat, `{"max_output_tokens":1}`, whole, 0, 0, 0}, // nobody obeys it here
+		{chat, `{"generationConfig":{"maxOutputTokens":1,"candidateCount":1}}`, whole, 0, 0, 0},
+		{messages, `{"max_tokens":6,"generation_config":{"max_output_tokens":"x","candidateCount":8}}`, whole, 6, 0, 0},
+		{responses, `{"generationConfig":{"maxOutputTokens":1}}`, whole, 0, 0, 0},
 		{responses, `{"max_tokens":1,"max_completion_tokens":1}`, whole, 0, 0, 0},
 		{responses, `{"max_output_tokens":7,"n":3}`, whole, 7, 0, 0},
 		{messages, `{"max_tokens":6,"max_output_tokens":90,"n":3}`, whole, 6, 0, 0},

@@ -137,6 +137,10 @@ func (s *requestScan) value(name []byte) {
 	case "reasoning", "output_config":
 		s.effort()
 	case "generationConfig", "generation_config":
+		if s.d != Gemini { // nobody obeys it there
+			s.skip()
+			return
+		}
 		s.generationConfig()
 	case "metadata":
 		s.metadata()
