@@ -46,6 +46,11 @@ func reference(body []byte) (model string, ok bool) {
 				if name = v; seen[v] {
 					return "", false
 				}
+				for _, n := range weighty { // nor one that only some readers take for it
+					if v != n && strings.EqualFold(v, n) {
+						return "", false
+					}
+				}
 				seen[v], key = true, false
 				continue
 			}
@@ -79,7 +84,7 @@ func FuzzScanRequest(f *testing.F) {
 		`{"model":"a","\u006dodel":"b"}`, `{"a":{"a":1,"a":2},"b":[[],{}],"c":null}`, `{"a":"\ud800","a":1}`,
 		`{"stream_options":{"include_usage":false},"metadata":{"user_id":"{\"session_id\":\"x\"}"}}`,
 		` {} `, `{"a":1,}`, `{"a":01}`, "{\"a\":\"\xff\"}", `[1]`, `{"model":1}`, `{"stream":null}`, strings.Repeat(`{"a":`, 600),
-		`{"aaaaaaaaaaaaaaa\"aaaaaaa":"bbbbbbbbbbbbbbbbb\\"}`, `{"model":"x"}x`,
+		`{"aaaaaaaaaaaaaaa\"aaaaaaa":"bbbbbbbbbbbbbbbbb\\"}`, `{"model":"x"}x`, `{"Model":"x"}`, `{"max_to\u212aens":1,"generationconfig":{}}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -56,7 +56,8 @@ type requestScan struct {
 
 // ScanRequest reads a request body in one pass. It accepts exactly the RFC 8259 texts in valid UTF-8 that are an
 // object, nest at most 512 levels and have no top-level member twice (however it is escaped: readers differ on which
-// one wins, which would let a caller show one model to us and another one to the upstream). The error is a *BodyError.
+// one wins, which would let a caller show one model to us and another one to the upstream), nor one that only some
+// readers take for a member that decides what the request may do and costs. The error is a *BodyError.
 func ScanRequest(body []byte, d Dialect) (Request, error) {
 	s := requestScan{cursor: cursor{b: body}, d: d}
 	if s.peek() != '{' {
@@ -155,7 +156,7 @@ func (s *requestScan) value(name []byte) {
 	case "system", "instructions", "systemInstruction", "system_instruction":
 		s.r.Instructions = s.skip()
 	default:
-		s.skip()
+		s.other(name, weighty[:])
 	}
 }
 
@@ -254,7 +255,7 @@ func (s *requestScan) generationConfig() {
 		case "thinkingConfig", "thinking_config":
 			s.thinkingConfig()
 		default:
-			s.skip()
+			s.other(key, weightyConfig[:])
 		}
 	}
 }

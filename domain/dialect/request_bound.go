@@ -1,5 +1,37 @@
 package dialect
 
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+)
+
+// weighty are the members that decide what a request may do and what it costs. Some readers (Go's own, and thus many gateways) do not
+// care for the case of a name: to them "Model" is the model, and comes over "model" when it is the later one.
+var weighty = [...]string{
+	"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of", "prompt",
+	"service_tier", "serviceTier", "generationConfig", "generation_config",
+}
+
+// weightyConfig are those within Gemini's configuration of the output.
+var weightyConfig = [...]string{"maxOutputTokens", "max_output_tokens", "candidateCount", "candidate_count"}
+
+// other steps over a member that means nothing here, unless it is one of those in another case: that is refused.
+func (s *requestScan) other(name []byte, among []string) {
+	for _, n := range among {
+		if (len(name) == len(n) || len(name) > len(n) && !ascii(name)) && bytes.EqualFold(name, []byte(n)) {
+			s.wrong(fieldName(name), "some readers take it for "+n)
+			return
+		}
+	}
+	s.skip()
+}
+
+// ascii is false for a name such as max_toKens with the sign for kelvin, which some readers take for a k.
+func ascii(name []byte) bool {
+	return !slices.ContainsFunc(name, func(c byte) bool { return c >= utf8.RuneSelf })
+}
+
 // bounds are what limits the output of a request. Each is the largest that any reader can find in the body: 0 when it does not
 // say, below 0 when there is something that some readers take for a number and others do not.
 type bounds struct {

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -79,6 +80,12 @@ func TestBadBodiesAreRefusedAndTheFieldIsNamed(t *testing.T) {
 		{"any twin", `{"x":1,"y":2,"x":3}`, "x", "the member occurs twice", 13},
 		{"a twin with a long name", `{"` + long + `":1,"` + long + `":2}`, long[:60] + "…", "the member occurs twice", 1<<20 + 6},
 		{"a fault below a long name", `{"` + long + `":01}`, long[:60] + "…", badNumber, 1<<20 + 4},
+		{"model in capitals", `{"model":"a","MODEL":"b"}`, "MODEL", "some readers take it for model", 21},
+		{"model in capitals alone", `{"Model":"b"}`, "Model", "some readers take it for model", 9},
+		{"model in capitals and escapes", `{"\u004dodel":"b"}`, "Model", "some readers take it for model", 14},
+		{"stream in capitals", `{"Stream":true}`, "Stream", "some readers take it for stream", 10},
+		{"a bound with a sign for k", `{"max_tokens":1,"max_to\u212aens":9}`, "max_to\u212aens", "some readers take it for max_tokens", 34},
+		{"a bound with a long s", `{"max_tokenſ":9}`, "max_tokenſ", "some readers take it for max_tokens", 15},
 		{"number as model", `{"model":5}`, "model", "must be a string", 9},
 		{"null as model", `{"model": null}`, "model", "must be a string", 10},
 		{"object as model", `{"model":{"a":"b"}}`, "model", "must be a string", 9},
@@ -120,6 +127,28 @@ func TestBadBodiesAreRefusedAndTheFieldIsNamed(t *testing.T) {
 		}
 		if !strings.Contains(e.Error(), c.field) || !strings.Contains(e.Error(), c.reason) {
 			t.Errorf("%s: the message %q does not say it", c.name, e)
+		}
+	}
+}
+
+// What our scan lets pass means to Go's reader, which does not care for the case of a name, what it means to us.
+func TestGosReaderFindsTheSameModel(t *testing.T) {
+	for _, body := range []string{
+		`{"model":"a","Model":"b"}`, `{"MODEL":"b","model":"a"}`, `{"Model":"b"}`, `{"mo\u0044el":"b"}`, `{"model":"a","models":["b"],"mode":"c"}`, `{"x":{"Model":"b"},"model":"a"}`,
+	} {
+		var read struct {
+			Model string `json:"model"`
+		}
+		if err := json.Unmarshal([]byte(body), &read); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := ScanRequest([]byte(body), OpenAIChat); err == nil && r.Model != read.Model {
+			t.Errorf("%s: the model is %q, to Go it is %q", body, r.Model, read.Model)
+		}
+	}
+	for _, name := range []string{"maxoutputtokens", "CandidateCount"} {
+		if _, err := ScanRequest([]byte(`{"generationConfig":{"`+name+`":9}}`), Gemini); err == nil {
+			t.Errorf("%s passes", name)
 		}
 	}
 }
