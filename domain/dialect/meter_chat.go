@@ -92,6 +92,12 @@ func chatChoice(c *cursor, s *step) {
 			s.text(c.raw())
 		case "error":
 			s.failed = s.fault.read(c) || s.failed
+		case "usage": // Moonshot's streams have it here; one of the chunk itself is the better one
+			if s.report.has {
+				c.skip()
+			} else {
+				s.report.readOpenAI(c)
+			}
 		default:
 			c.skip()
 		}
