@@ -32,11 +32,13 @@ func (l *life) openStream() (Answer, bool) {
 	for {
 		err := s.take()
 		switch {
-		case s.meter.Content(), s.meter.Terminal() && !s.meter.Failed(), err == io.EOF && s.meter.Complete(),
+		case s.meter.Content(), s.meter.Finished() && !s.meter.Failed() && (s.meter.Terminal() || err == io.EOF && s.meter.Complete()),
 			err == nil && !s.meter.Failed() && len(s.ready)+len(s.meter.Held()) > headMax:
 			return s.begin(headers)
 		case s.meter.Failed(), err != nil:
 			return s.early(err)
+		case s.meter.Terminal(): // without a word, and without a reason to stop
+			return s.early(io.EOF)
 		}
 	}
 }
