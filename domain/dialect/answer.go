@@ -183,8 +183,9 @@ func notEmpty(c *cursor) bool {
 func (s *answerScan) answer() Answer {
 	a := Answer{
 		IsObject: true, HasContent: s.content || s.anything && !s.failed,
-		HasUsage: s.report.has, ServiceTier: word512(s.tier),
+		ServiceTier: word512(s.tier),
 	}
+	a.HasUsage = s.report.has && !(s.content && s.report.empty())
 	if a.HasUsage = a.HasUsage || s.acts.images > 0; a.HasUsage { // pictures may be all that there is to bill
 		a.Usage, a.Clamped = s.report.usage(s.d)
 		s.acts.into(&a.Usage)

@@ -199,9 +199,10 @@ func (m *Meter) Failed() bool { return m.failed }
 func (m *Meter) Failure() StreamError { return m.fault }
 
 // Usage is what the stream reported so far: Reported once it was in the terminal report, Partial from an early one,
-// None before any. What the provider did for the answer, such as searches, is counted as it passes.
+// None before any, and for one that says nothing but zeros of an answer with content. What the provider did for the answer, such
+// as searches, is counted as it passes.
 func (m *Meter) Usage() (pricing.Usage, pricing.Source) {
-	if !m.report.has {
+	if !m.report.has || m.content && m.report.empty() {
 		return pricing.Usage{}, pricing.None
 	}
 	u, _ := m.report.usage(m.d)

@@ -15,6 +15,13 @@ type report struct {
 	absurd                                 bool          // a count was negative or beyond all reason
 }
 
+// empty says that there is no report, or one of nothing at all: some upstreams that do not count say zero.
+func (r *report) empty() bool {
+	said := *r
+	said.has, said.flatWrite, said.splitWrite = false, false, false
+	return said == report{}
+}
+
 // media are the tokens that are no text.
 type media struct{ audio, image int64 }
 

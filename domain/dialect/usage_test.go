@@ -91,3 +91,37 @@ func TestAbsurdReportsCannotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// Some upstreams that do not count say zero. No answer has cost nothing (pains 1, 68); what has no content may have.
+func TestAReportOfNothingIsNone_Pain1_68(t *testing.T) {
+	for _, c := range []struct {
+		d                   Dialect
+		body, stream, empty string
+	}{
+		{OpenAIChat, `{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0,"prompt_tokens_details":{"cached_tokens":0}}}`,
+			`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`,
+			`{"choices":[{"message":{"content":""}}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`},
+		{OpenAIResponses, `{"output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]}],"usage":{"input_tokens":0,"output_tokens":0,"total_tokens":0}}`,
+			`{"type":"response.output_text.delta","delta":"hi"}` + "\n\ndata: " + `{"type":"response.completed","response":{"usage":{"input_tokens":0,"output_tokens":0,"total_tokens":0}}}`,
+			`{"output":[],"usage":{"input_tokens":0,"output_tokens":0,"total_tokens":0}}`},
+		{AnthropicMessages, `{"content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":0,"output_tokens":0,"cache_creation":{"ephemeral_5m_input_tokens":0}}}`,
+			`{"type":"content_block_delta","delta":{"text":"hi"}}` + "\n\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":0,"output_tokens":0}}`,
+			`{"content":[],"usage":{"input_tokens":0,"output_tokens":0}}`},
+		{Gemini, `{"candidates":[{"content":{"parts":[{"text":"hi"}]}}],"usageMetadata":{"promptTokenCount":0,"totalTokenCount":0}}`,
+			`{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":0,"totalTokenCount":0}}`,
+			`{"candidates":[],"usageMetadata":{"promptTokenCount":0}}`},
+	} {
+		if a := ReadAnswer(c.d, []byte(c.body)); a.HasUsage || !a.HasContent {
+			t.Errorf("%v: %+v", c.d, a)
+		}
+		if a := ReadAnswer(c.d, []byte(c.empty)); !a.HasUsage {
+			t.Errorf("%v, no content: %+v", c.d, a)
+		}
+		var m Meter
+		m.Reset(c.d, SSE)
+		m.Feed([]byte(events(c.stream)))
+		if u, source := m.Usage(); source != pricing.None || !u.IsZero() || !m.Content() || m.OutputBytes() != 2 {
+			t.Errorf("%v, streamed: %+v, %s", c.d, u, source)
+		}
+	}
+}
