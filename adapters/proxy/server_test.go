@@ -248,6 +248,21 @@ func TestABodyThatIsNoneIsRefusedByName(t *testing.T) {
 	require.Equal(t, 200, r.StatusCode)
 }
 
+// The answer of a response in the background says nothing of what it will cost, and reads of it are not served (pains 1, 21).
+func TestAResponseThatIsToBeFetchedLaterIsRefused(t *testing.T) {
+	d := &scripted{}
+	f := start(t, d, nil)
+	r, b := f.ask("POST", "/v1/responses", `{"model":"m","input":"hi","background":true}`, "Authorization", secretA)
+	require.Equal(t, 400, r.StatusCode)
+	require.Contains(t, b, "background")
+	require.Equal(t, []string{"background"}, d.reasons)
+	require.Zero(t, d.begun)
+	for _, body := range []string{`{"model":"m","input":"hi","background":true,"stream":true}`, `{"model":"m","input":"hi","background":false}`} {
+		r, _ = f.ask("POST", "/v1/responses", body, "Authorization", secretA)
+		require.Equal(t, 200, r.StatusCode, body)
+	}
+}
+
 // modelOf is a body whose model has n bytes.
 func modelOf(n int) string { return `{"model":"` + strings.Repeat("m", n) + `"}` }
 

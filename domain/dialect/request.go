@@ -19,6 +19,7 @@ type Request struct {
 	ServiceTier     string
 	ReasoningEffort string
 
+	Background         bool   // responses: the answer is to be fetched later
 	Continuation       string // responses: previous_response_id, or the id of the conversation; only the account that has it can go on
 	EncryptedReasoning bool   // responses: the input holds reasoning that only the account that wrote it can read
 	EncryptedOther     bool   // responses: the same of an item that cannot be left out, such as a compaction
@@ -149,6 +150,9 @@ func (s *requestScan) value(name []byte) {
 		s.cacheKey = s.raw()
 	case "previous_response_id":
 		s.previous = s.raw()
+	case "background":
+		span := s.skip()
+		s.r.Background = s.d == OpenAIResponses && !span.Empty() && s.b[span.Start] != 'f' && s.b[span.Start] != 'n'
 	case "conversation":
 		s.conversation = s.idOf()
 	case "messages", "input", "contents":

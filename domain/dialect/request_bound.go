@@ -10,7 +10,7 @@ import (
 // care for the case of a name: to them "Model" is the model, and comes over "model" when it is the later one.
 var weighty = [...]string{
 	"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of", "prompt",
-	"service_tier", "serviceTier", "generationConfig", "generation_config",
+	"service_tier", "serviceTier", "background", "generationConfig", "generation_config",
 }
 
 // weightyConfig are those within Gemini's configuration of the output.
