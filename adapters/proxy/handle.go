@@ -169,6 +169,10 @@ func (s *Server) scan(ctx *fasthttp.RequestCtx, call *actors.Call) *failure.Refu
 	if len(scan.Model) > modelMax {
 		return invalid("model", fmt.Sprintf("request body: model: is longer than %d bytes", modelMax))
 	}
+	if len(call.Ask.Model) > modelMax { // that of the path
+		call.Ask.Model = ""
+		return invalid("model", fmt.Sprintf("model: is longer than %d bytes", modelMax))
+	}
 	if scan.Background && !scan.Stream && call.Endpoint.Kind == dialect.Generate { // what it costs is said later, when nobody asks here
 		return invalid("background", "request body: background: answers can not be fetched later here; ask for a stream, or for the answer itself")
 	}

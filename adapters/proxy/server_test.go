@@ -246,6 +246,10 @@ func TestABodyThatIsNoneIsRefusedByName(t *testing.T) {
 	require.Zero(t, d.begun)
 	r, _ := f.ask("POST", "/v1/chat/completions", modelOf(modelMax), "Authorization", secretA)
 	require.Equal(t, 200, r.StatusCode)
+	for n, status := range map[int]int{modelMax: 200, modelMax + 1: 400} { // in a path, too
+		r, _ := f.ask("POST", "/v1beta/models/"+strings.Repeat("m", n)+":generateContent", "{}", "Authorization", secretA)
+		require.Equal(t, status, r.StatusCode, "%d bytes", n)
+	}
 }
 
 // The answer of a response in the background says nothing of what it will cost, and reads of it are not served (pains 1, 21).
