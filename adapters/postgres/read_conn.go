@@ -72,6 +72,7 @@ func parseReadAddress(dsn, schema string, socket Socket) (*readAddress, error) {
 // for: a filter that matches little and one that matches much are walked in different ways.
 func (a *readAddress) readers() *pgxpool.Config {
 	c := a.pool.Copy()
+	only(c.ConnConfig, primary)
 	c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
 	setDefault(c.ConnConfig.RuntimeParams, "statement_timeout", strconv.FormatInt(readQueryMax.Milliseconds(), 10))
 	setDefault(c.ConnConfig.RuntimeParams, "lock_timeout", "0")
@@ -81,6 +82,7 @@ func (a *readAddress) readers() *pgxpool.Config {
 // connect opens a connection with settings of its own.
 func (a *readAddress) connect(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
 	c := a.pool.ConnConfig.Copy()
+	only(c, writable)
 	maps.Copy(c.RuntimeParams, settings)
 	conn, err := pgx.ConnectConfig(ctx, c)
 	return conn, pooled(err)
@@ -126,6 +128,9 @@ func (m *ReadModel) transact(ctx context.Context, within time.Duration, f func(c
 	}
 	if err != nil {
 		m.undo(ctx, tx)
+		if codeOf(err) == readOnly { // as of the store's session
+			m.dropWriter()
+		}
 		clear(m.known)
 		maps.Copy(m.known, known)
 	}

@@ -88,6 +88,10 @@ func OpenStore(ctx context.Context, dsn string, o StoreOptions) (*Store, error) 
 	if err != nil {
 		return nil, errors.Wrap(err, "event store")
 	}
+	if !o.Shared {
+		only(writes.config, writable)
+		only(reads.config, primary)
+	}
 	s := &Store{
 		options: o, dialer: writes, readers: newPool(reads, orElse(o.Readers, 4)),
 		turn: make(chan struct{}, 1), tails: map[string]int64{}, stored: map[string][]*past{},
@@ -145,7 +149,7 @@ func (s *Store) tryWrite(ctx context.Context, f func(context.Context, *session) 
 		return nil
 	}
 	clear(s.tails)
-	if refused(err) {
+	if refused(err) && codeOf(err) != readOnly { // another session may reach the server that has taken this one's place
 		if _, failed := w.conn.Exec(ctx, `ROLLBACK`); failed == nil {
 			return err
 		}

@@ -127,6 +127,20 @@ func pooled(err error) error {
 	return err
 }
 
+// only has a connection refused that is to another kind of server than this, unless the address says which kind it wants.
+// With an address of several servers the next one is tried then.
+func only(c *pgx.ConnConfig, kind pgconn.ValidateConnectFunc) {
+	if c.ValidateConnect == nil {
+		c.ValidateConnect = kind
+	}
+}
+
+// What a gateway needs: a server that takes what is written; and one that has all that was written.
+var (
+	writable = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	primary  = pgconn.ValidateConnectTargetSessionAttrsPrimary
+)
+
 // drop closes a connection that may be broken; nobody waits for it for long.
 func drop(c *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -159,4 +173,5 @@ const (
 	invalidBytes     = "22021"
 
 	protocolViolation = "08P01"
+	readOnly          = "25006"
 )

@@ -33,6 +33,27 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Demote makes the server a standby, as a failover does with the one that was the primary: its sessions end, and it takes no changes
+// until Promote.
+func (s *Server) Demote(t testing.TB) {
+	t.Helper()
+	if err := s.end(Fast); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.files.Write(filepath.Join("data", "standby.signal"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Promote makes a standby the primary. Its sessions go on.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.Exec(t, `SELECT pg_promote()`)
+}
+
 func (s *Server) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -219,7 +219,7 @@ func (s *Server) follow(c *exec.Cmd, log io.Reader, ready, ended chan struct{}) 
 			s.said = s.said[1:]
 		}
 		s.mu.Unlock()
-		if !up && strings.Contains(line, "database system is ready to accept connections") {
+		if !up && strings.Contains(line, "database system is ready to accept ") { // connections, or read-only ones
 			up = true
 			close(ready)
 		}
