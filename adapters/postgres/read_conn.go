@@ -40,6 +40,9 @@ type readAddress struct {
 
 func parseReadAddress(dsn, schema string, socket Socket) (*readAddress, error) {
 	c, err := pgxpool.ParseConfig(dsn)
+	if err == nil {
+		err = splitPassword(c.ConnConfig)
+	}
 	if err != nil {
 		return nil, errors.Wrap(err, "address of the database") // without its password
 	}

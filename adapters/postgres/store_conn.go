@@ -52,6 +52,9 @@ var settingsOfNetwork = map[string]string{
 // newDialer reads a connection string: a URL or "key=value" pairs. What it sets wins over the settings below.
 func newDialer(dsn string, o StoreOptions, application string, settings map[string]string) (*dialer, error) {
 	c, err := pgx.ParseConfig(dsn)
+	if err == nil {
+		err = splitPassword(c)
+	}
 	if err != nil {
 		return nil, err // it hides the password
 	}
@@ -79,6 +82,21 @@ func newDialer(dsn string, o StoreOptions, application string, settings map[stri
 	}
 	maps.Copy(c.RuntimeParams, settingsAlways)
 	return &dialer{config: c}, nil
+}
+
+// splitPassword refuses an address whose password has an @ that is written as it is: what comes behind it would be the name of a host,
+// which every error names and name servers are asked for.
+func splitPassword(c *pgx.ConnConfig) error {
+	hosts := []string{c.Host}
+	for _, f := range c.Fallbacks {
+		hosts = append(hosts, f.Host)
+	}
+	for _, host := range hosts {
+		if strings.LastIndexByte(host, '@') > 0 { // at the beginning it is a socket that has no file
+			return errors.New("the name of the host has an @: write %40 for one in the name or the password of the user")
+		}
+	}
+	return nil
 }
 
 func setDefault(m map[string]string, name, value string) {

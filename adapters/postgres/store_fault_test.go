@@ -273,6 +273,19 @@ func TestOneGatewayAtATime(t *testing.T) {
 	require.Equal(t, []events.Result{{First: 4}}, put(t, a, one(row(t, "a", 3))...))
 }
 
+// The rows that are shown are in one schema of the database: gateways whose events are in two would write over each other's.
+func TestTwoGatewaysInTwoSchemasOfADatabaseAreTwoGateways(t *testing.T) {
+	dsn := pgtest.Shared(t).NewDatabase(t)
+	do(t, auditor(t, dsn), `CREATE SCHEMA a; CREATE SCHEMA b`)
+	brief := postgres.StoreOptions{ClaimWait: 50 * time.Millisecond}
+	first := openStore(t, dsn+"&search_path=a", brief)
+	_, err := postgres.OpenStore(context.Background(), dsn+"&search_path=b", brief)
+	require.ErrorIs(t, err, postgres.ErrInUse)
+	require.ErrorContains(t, err, "server process")
+	require.NoError(t, first.Close())
+	openStore(t, dsn+"&search_path=b", brief)
+}
+
 func TestAKilledGatewayIsFollowedByTheNextAtOnce(t *testing.T) {
 	dsn := pgtest.Shared(t).NewDatabase(t)
 	w := newCable(t, dsn)
@@ -294,8 +307,18 @@ func TestADatabaseOfANewerVersionIsRefused(t *testing.T) {
 }
 
 func TestAnAddressThatIsNoneIsRefusedWithoutItsPassword(t *testing.T) {
-	for _, dsn := range []string{"postgres://u:hunter2@127.0.0.1:99999/x", "host=127.0.0.1 port=1 password=hunter2 user=u dbname=x"} {
+	for _, dsn := range []string{
+		"postgres://u:hunter2@127.0.0.1:99999/x", "host=127.0.0.1 port=1 password=hunter2 user=u dbname=x", "postgres://u:a@hunter2@127.0.0.1/x",
+		"postgres://u:a@127.0.0.1,hunter2@127.0.0.2/x", "postgres://u:hunter2#a@127.0.0.1:1/x", "postgres://u:a/hunter2@127.0.0.1:1/x",
+		"postgres://u:%zzhunter2@127.0.0.1:1/x", "postgres://127.0.0.1:1/x?user=u&password=hunter2", "postgres://u:hunter2@127.0.0.1:1/x?sslmode=odd",
+	} {
 		_, err := postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{})
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "hunter2")
+		_, err = postgres.OpenReadModel(context.Background(), dsn)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "hunter2")
+		_, err = postgres.Pending(context.Background(), dsn)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "hunter2")
 	}

@@ -13,14 +13,17 @@ import (
 	"github.com/penstock/penstock/migrations"
 )
 
-// Advisory locks have two numbers: what they are for, and the schema that the tables live in.
+// Advisory locks have two numbers: what they are for, and the schema that the tables live in, or the whole database.
 const (
 	lockMigrate int32 = 0x50656e01 + iota
 	lockGateway       // held by a session for as long as it lives: the claim to be the only gateway
 	lockAppend        // held by a transaction that appends: positions are in the order of commits
 )
 
-const thisSchema = `hashtext(coalesce(current_schema(), ''))`
+const (
+	thisSchema    = `hashtext(coalesce(current_schema(), ''))`
+	wholeDatabase = `0`
+)
 
 // session is the one connection that writes. It holds the claim to the database, so that a gateway which loses the
 // one has lost the other, and cannot write before it has the claim again.
@@ -138,12 +141,15 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 	if _, err := w.conn.Exec(ctx, wait); err != nil {
 		return err
 	}
-	_, err = w.conn.Exec(ctx, `SELECT pg_advisory_lock($1, `+thisSchema+`)`, lockGateway)
-	if codeOf(err) == lockNotAvailable {
-		return s.inUse(ctx, w)
-	}
-	if err != nil {
-		return err
+	// The read models are in one place of the database, whatever schema the events are in.
+	for _, what := range []string{thisSchema, wholeDatabase} {
+		_, err = w.conn.Exec(ctx, `SELECT pg_advisory_lock($1, `+what+`)`, lockGateway)
+		if codeOf(err) == lockNotAvailable {
+			return s.inUse(ctx, w)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	_, err = w.conn.Exec(ctx, `SET lock_timeout = 0`)
 	return err
@@ -153,7 +159,7 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 func (s *Store) inUse(ctx context.Context, w *session) error {
 	const holder = `SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'), a.backend_start
 		FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND l.granted AND l.classid = $1::int4::oid AND l.objid = ` + thisSchema + `::oid
+		WHERE l.locktype = 'advisory' AND l.granted AND l.classid = $1::int4::oid AND l.objid IN (` + thisSchema + `::oid, ` + wholeDatabase + `)
 		AND l.objsubid = 2 AND a.datname = current_database()`
 	var pid int32
 	var name, host string

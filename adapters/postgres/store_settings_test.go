@@ -109,5 +109,5 @@ func TestASessionThatRestsKeepsWhatItHolds(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrInUse)
 	const locks = `SELECT classid::text FROM pg_locks WHERE locktype = 'advisory' AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-	require.Len(t, lines(t, a, locks), 2, "the claim, and the shadow")
+	require.Contains(t, lines(t, a, locks), "1348824643", "the lock of the shadow")
 }
