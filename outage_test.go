@@ -337,8 +337,6 @@ func TestWhatIsInTheSpoolAtTheEndIsStoredByTheNextStart(t *testing.T) {
 
 func TestASpoolIsNotStoredInAnotherStore(t *testing.T) {
 	r, server, key := onOwnServer(t, nil)
-	r.close() // the server has a history when the gateway starts
-	r.open()
 	server.Stop(t, pgtest.Immediate)
 	resp, body := r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
 	require.Equal(t, 200, resp.StatusCode, body)

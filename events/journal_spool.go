@@ -57,6 +57,18 @@ type diversion struct {
 	moved chan struct{} // capacity 1: a group of it is stored, or has failed
 }
 
+// nameStore lets the spool know the name that the store has got with its first commit, see Spool.belongsTo. While it fails the next
+// commit asks again.
+func (j *Journal) nameStore() {
+	if sp := j.aside.spool; sp != nil && !sp.named() {
+		ctx, done := j.storeContext()
+		defer done()
+		if err := sp.belongsTo(ctx, j.store); err != nil {
+			j.log.Warn("the spool does not know its event store yet", "error", err)
+		}
+	}
+}
+
 // works says that there is a spool and that its disk has not failed.
 func (d *diversion) works() bool { return d.spool != nil && d.fault.Load() == nil }
 

@@ -183,6 +183,7 @@ func (j *Journal) commit(group []entry) bool {
 	}
 	j.recovered()
 	j.deliver(group, results)
+	j.nameStore()
 	return true
 }
 

@@ -185,7 +185,7 @@ func (s *Spool) Drain(ctx context.Context, store Store) (drained int64, err erro
 
 // belongsTo refuses the spool of another store, and takes the name of this one. A store is named by the hash of its first
 // commit, which no removal takes away: addresses change, and a spool stays behind when another store is set. A store that
-// was empty has no name yet: what it left in a spool goes to any.
+// was empty has no name yet: what it left in a spool goes to any. The journal asks again after the first commit.
 func (s *Spool) belongsTo(ctx context.Context, store Store) error {
 	var origin [32]byte
 	err := store.Chain(ctx, 0, func(c *Commit, _ []RawRow) bool { origin = c.Hash; return false })
@@ -201,6 +201,13 @@ func (s *Spool) belongsTo(ctx context.Context, store Store) error {
 	}
 	s.origin = origin
 	return nil
+}
+
+// named says that the store has a name.
+func (s *Spool) named() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.origin != [32]byte{}
 }
 
 // drainMax bounds the appends of one group of Drain.

@@ -322,3 +322,41 @@ func TestAWriteOfWhichOnlyTheEndIsOnDiskIsCutOff(t *testing.T) {
 
 // small makes a spool whose files are quickly read.
 func small(o *events.SpoolOptions) { o.SegmentMax = 4 << 10 }
+
+// The address of another store may be set in the middle of an outage. What is in the spool is not for that one, also in the first
+// life of the process, which has begun with an empty store.
+func TestASpoolIsForTheStoreOfItsOutageAlone(t *testing.T) {
+	ctx := context.Background()
+	d := newDisk(t)
+	s := newScripted()
+	open := func() *events.Spool {
+		sp, err := events.OpenSpool(events.SpoolOptions{Folder: d})
+		require.NoError(t, err)
+		return sp
+	}
+	first := open()
+	_, err := first.Drain(ctx, s)
+	require.NoError(t, err)
+	j := journal(t, s, func(o *events.JournalOptions) { o.Spool = first })
+	require.NoError(t, j.Commit(one("request/a", 0, note(1)), events.May))
+	s.breakDown(errDisk)
+	require.NoError(t, j.Commit(one("request/a", 1, note(2)), events.Must))
+	require.NoError(t, j.Close(ctx))
+	require.NoError(t, first.Close())
+
+	other := newScripted()
+	elsewhere := journal(t, other, nil)
+	require.NoError(t, elsewhere.Commit(one("request/b", 0, note(1)), events.May))
+	for _, store := range []*scripted{newScripted(), other} {
+		again := open()
+		_, err = again.Drain(ctx, store)
+		require.ErrorIs(t, err, events.ErrSpoolForeign)
+		require.NoError(t, again.Close())
+	}
+	s.repair()
+	again := open()
+	n, err := again.Drain(ctx, s)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+	require.NoError(t, again.Close())
+}
