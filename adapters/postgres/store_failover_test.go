@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,4 +81,31 @@ func TestASessionThatCanNotWriteIsGivenUp(t *testing.T) {
 	alter(t, server, dsn, "RESET default_transaction_read_only")
 	insist(t, s, one(row(t, "a", 1)))
 	require.NoError(t, commit(1))
+}
+
+// An operator who has commits wait for a standby wants nothing taken for stored that only one server has. A session that waits for
+// the standby is not ended: that would make its commit valid here alone.
+func TestACommitThatWaitsForAStandbyIsNotTakenForStored(t *testing.T) {
+	ctx := context.Background()
+	server := pgtest.Start(t)
+	dsn := server.NewDatabase(t)
+	beside := openStore(t, dsn, postgres.StoreOptions{Shared: true}) // has made the tables
+	s := openStore(t, dsn, postgres.StoreOptions{Deadline: 2 * time.Second, ClaimWait: 20 * time.Millisecond})
+	insist(t, s, one(row(t, "a", 0)))
+	server.Exec(t, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+	server.Exec(t, `SELECT pg_reload_conf()`)
+	a := auditor(t, dsn)
+	for lines(t, a, `SHOW synchronous_standby_names`)[0] != "nobody" {
+		continue
+	}
+	for range 3 {
+		_, err := s.Append(ctx, one(row(t, "a", events.AnyVersion)), 1)
+		require.ErrorIs(t, err, events.ErrUnavailable)
+		require.Equal(t, events.Position(1), head(t, beside))
+		time.Sleep(50 * time.Millisecond) // as a journal
+	}
+	server.Exec(t, `ALTER SYSTEM RESET synchronous_standby_names`)
+	server.Exec(t, `SELECT pg_reload_conf()`)
+	insist(t, s, one(row(t, "a", events.AnyVersion)))
+	require.Len(t, rows(t, s), 2)
 }

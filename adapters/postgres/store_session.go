@@ -113,7 +113,8 @@ func (s *Store) within(ctx context.Context, f func(context.Context) error) error
 }
 
 // claim makes the session the only one that writes. The store's session before it may still be there when the network
-// has lost it: it is ended.
+// has lost it: it is ended, unless it waits for a synchronous standby, for its commit would be valid here alone then. The claim is
+// not to be had as long as that lasts.
 func (s *Store) claim(ctx context.Context, w *session) error {
 	const selectOwn = `SELECT current_setting('` + settingOwn + `', true)`
 	own, err := w.conn.PgConn().Exec(ctx, selectOwn).ReadAll() // in one message: a pooler may lose a prepared statement
@@ -127,9 +128,11 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 	if err := w.conn.QueryRow(ctx, selectSelf).Scan(&w.self.pid, &w.self.since); err != nil {
 		return err
 	}
-	if s.former.pid != 0 {
-		const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`
-		if _, err := w.conn.Exec(ctx, end, s.former.pid, s.former.since); err != nil {
+	before := s.former
+	if before.pid != 0 {
+		const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`
+		if _, err := w.conn.Exec(ctx, end, before.pid, before.since); err != nil {
 			return err
 		}
 	}
@@ -145,7 +148,8 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 	for _, what := range []string{thisSchema, wholeDatabase} {
 		_, err = w.conn.Exec(ctx, `SELECT pg_advisory_lock($1, `+what+`)`, lockGateway)
 		if codeOf(err) == lockNotAvailable {
-			return s.inUse(ctx, w)
+			s.former = before // this one will not write
+			return s.inUse(ctx, w, before)
 		}
 		if err != nil {
 			return err
@@ -156,7 +160,7 @@ func (s *Store) claim(ctx context.Context, w *session) error {
 }
 
 // inUse says who holds the claim.
-func (s *Store) inUse(ctx context.Context, w *session) error {
+func (s *Store) inUse(ctx context.Context, w *session, before former) error {
 	const holder = `SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'), a.backend_start
 		FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 		WHERE l.locktype = 'advisory' AND l.granted AND l.classid = $1::int4::oid AND l.objid IN (` + thisSchema + `::oid, ` + wholeDatabase + `)
@@ -166,6 +170,9 @@ func (s *Store) inUse(ctx context.Context, w *session) error {
 	var since time.Time
 	if err := w.conn.QueryRow(ctx, holder, lockGateway).Scan(&pid, &name, &host, &since); err != nil {
 		return errors.Wrapf(ErrInUse, "waited %s", s.options.ClaimWait) // it may have left just now
+	}
+	if pid == before.pid && since.Equal(before.since) {
+		return errors.Newf("the session before this one, server process %d, still waits for its commit, maybe for a synchronous standby", pid)
 	}
 	return errors.Wrapf(ErrInUse, "%q from %s, connected since %s, server process %d; waited %s",
 		name, host, since.UTC().Format(time.RFC3339), pid, s.options.ClaimWait)

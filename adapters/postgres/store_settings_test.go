@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock/adapters/postgres"
 	"github.com/penstock/penstock/adapters/postgres/pgtest"
+	"github.com/penstock/penstock/projections"
 	"github.com/penstock/penstock/projections/requestlog"
 )
 
@@ -110,4 +111,29 @@ func TestASessionThatRestsKeepsWhatItHolds(t *testing.T) {
 	const locks = `SELECT classid::text FROM pg_locks WHERE locktype = 'advisory' AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 	require.Contains(t, lines(t, a, locks), "1348824643", "the lock of the shadow")
+}
+
+// What is asked of the server is the right of any role that owns its database.
+func TestARoleThatOwnsItsDatabaseMayRunAGateway(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE ROLE plain LOGIN`)
+	t.Cleanup(func() { server.Exec(t, `DROP ROLE plain`) })
+	dsn := server.NewDatabase(t)
+	alter(t, server, dsn, "OWNER TO plain")
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	u.User = url.User("plain")
+	s := openStore(t, u.String(), postgres.StoreOptions{})
+	put(t, s, one(row(t, "a", 0))...)
+	server.KillBackends(t, dsn)
+	put(t, s, one(row(t, "a", 1))...)
+	m := openRead(t, u.String(), everyProjection...)
+	settle(t, s, m, everyProjection...)
+	_, err = projections.Rebuild(context.Background(), s, m, requestlog.Projection{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, m.Tend(context.Background(), requestlog.Projection{}))
+	_, err = postgres.OpenStore(context.Background(), u.String(), postgres.StoreOptions{ClaimWait: time.Millisecond})
+	require.ErrorIs(t, err, postgres.ErrInUse)
+	_, err = postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{ClaimWait: time.Millisecond})
+	require.ErrorIs(t, err, postgres.ErrInUse)
 }
