@@ -120,11 +120,11 @@ func (e *ear) leave() {
 func (e *ear) listen(ctx context.Context, done chan struct{}) {
 	defer close(done)
 	for lost := false; ctx.Err() == nil; {
-		err := e.connection(ctx)
+		heard, err := e.connection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if !lost {
+		if heard || !lost {
 			e.log.Warn("notifications of commits are cut off", "error", err)
 		}
 		lost = true
@@ -132,19 +132,20 @@ func (e *ear) listen(ctx context.Context, done chan struct{}) {
 	}
 }
 
-func (e *ear) connection(ctx context.Context) error {
+// connection listens until its end; heard says that it has come to that.
+func (e *ear) connection(ctx context.Context) (heard bool, err error) {
 	c, err := e.dialer.connect(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer drop(c)
 	if _, err := c.Exec(ctx, `LISTEN penstock_feed`); err != nil {
-		return err
+		return false, err
 	}
 	for {
 		e.bell.Ring() // at first for what was committed before
 		if _, err := c.WaitForNotification(ctx); err != nil {
-			return err
+			return true, err
 		}
 	}
 }

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"testing"
@@ -71,6 +73,44 @@ func TestAConsumerOutlivesALostConnection(t *testing.T) {
 		}
 		require.NoError(t, sub.Close())
 	}
+}
+
+// lineOut is a log whose lines come out of a channel.
+type lineOut chan string
+
+func (l lineOut) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// Each time that notifications end it is said once, also when they had come back in between.
+func TestEachEndOfNotificationsIsLogged(t *testing.T) {
+	server := pgtest.Shared(t)
+	dsn := server.NewDatabase(t)
+	said := make(lineOut, 16)
+	s := openStore(t, dsn, postgres.StoreOptions{})
+	sub, err := s.Feed(nil, slog.New(slog.NewTextHandler(said, nil))).Subscriber(events.FeedOptions{From: events.FeedHead})
+	require.NoError(t, err)
+	_, err = sub.Subscribe(context.Background(), events.Topic)
+	require.NoError(t, err)
+	defer sub.Close()
+	const listening = `SELECT pid::text FROM pg_stat_activity WHERE datname = $1 AND query LIKE 'LISTEN%' AND state = 'idle'`
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	a := auditor(t, server.DSN())
+	for range 2 {
+		require.Eventually(t, func() bool {
+			return len(lines(t, a, listening, u.Path[1:])) == 1
+		}, 30*time.Second, 10*time.Millisecond)
+		server.KillBackends(t, dsn)
+		select {
+		case line := <-said:
+			require.Contains(t, line, "cut off")
+		case <-time.After(30 * time.Second):
+			require.FailNow(t, "nothing is logged")
+		}
+	}
+	require.Empty(t, said)
 }
 
 func checkpoint(t *testing.T, s *postgres.Store, group string) events.Position {
