@@ -143,7 +143,12 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*b
 	if last != nil {
 		first = events.Position(last.Last) + 1
 	}
-	begin, err := c.request(ctx, events.Query{After: first - 1})
+	limit, err := books.ParseDay(until)
+	if err != nil {
+		return nil, err
+	}
+	// What a clock said that was ahead is passed over here: else nothing behind it were closed until that day.
+	begin, err := c.request(ctx, events.Query{After: first - 1, Until: limit.Add(24 * time.Hour)})
 	if begin == nil || err != nil {
 		return nil, err
 	}
