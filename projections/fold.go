@@ -21,10 +21,11 @@ type folder struct {
 	projections []tracked
 	at          events.Position // of the last fact that was folded
 	facts       int64
-	bad         int64            // rows that could not be decoded
-	gone        gone             // requests that are passed over
-	open        map[string]*open // by stream
-	ended       []*open          // may still be read by changes that are not stored
+	bad         int64                     // rows that could not be decoded
+	spoiled     func(*events.DecodeError) // is told of each; nil: nobody
+	gone        gone                      // requests that are passed over
+	open        map[string]*open          // by stream
+	ended       []*open                   // may still be read by changes that are not stored
 	spare       []*open
 	names       []string        // of facts that are decoded; nil: all
 	from        *source         // being read; nil when nothing is
@@ -205,7 +206,8 @@ func (f *folder) foldPage(ctx context.Context, rows int) error {
 		switch {
 		case f.bads != nil && f.bads[0] != nil:
 			if r.End() > f.at {
-				f.bad, f.at = f.bad+1, r.End()
+				f.passOver(f.bads[0])
+				f.at = r.End()
 			}
 		case r.Facts == nil: // nothing in it is needed
 			if r.End() > f.at {
@@ -222,6 +224,14 @@ func (f *folder) foldPage(ctx context.Context, rows int) error {
 		}
 	}
 	return nil
+}
+
+// passOver counts a row that can not be decoded.
+func (f *folder) passOver(bad *events.DecodeError) {
+	f.bad++
+	if f.spoiled != nil {
+		f.spoiled(bad)
+	}
 }
 
 // drop ends what is being read.

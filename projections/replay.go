@@ -100,7 +100,7 @@ func Fold(ctx context.Context, store events.Store, p Projection, into ReadModel,
 	if err := again.upTo(ctx, to); err != nil {
 		return report, err
 	}
-	report.Events, report.ResumedFrom = again.fold.facts, again.from
+	report.Events, report.Undecodable, report.ResumedFrom = again.fold.facts, again.fold.bad, again.from
 	report.finish(begun)
 	return report, nil
 }
@@ -154,7 +154,7 @@ func Verify(ctx context.Context, store events.Store, live ReadModel, p Projectio
 	if err := again.upTo(ctx, at.Position); err != nil {
 		return report, err
 	}
-	report.Events = again.fold.facts
+	report.Events, report.Undecodable = again.fold.facts, again.fold.bad
 	fresh, err := rebuilt.Snapshot(ctx)
 	if err != nil {
 		return report, fmt.Errorf("verify %s: %w", p.Name(), err)
@@ -228,7 +228,7 @@ func (r *replay) swap(ctx context.Context, live ReadModel, to events.Position, r
 	if r.fold.at > to {
 		return fmt.Errorf("rebuild %s: the shadow is at %d, ahead of %d", r.p.Name(), r.fold.at, to)
 	}
-	report.Events, report.ResumedFrom = r.fold.facts, r.from
+	report.Events, report.Undecodable, report.ResumedFrom = r.fold.facts, r.fold.bad, r.from
 	fresh, err := r.into.Snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("rebuild %s: %w", r.p.Name(), err)

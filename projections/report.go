@@ -11,7 +11,8 @@ type Report struct {
 	Equal           bool     `json:"equal"`
 	Seconds         float64  `json:"seconds"`
 	EventsPerSecond int64    `json:"events_per_second"`
-	Differences     []string `json:"differences,omitempty"` // the first DifferencesMax, one line each
+	Undecodable     int64    `json:"undecodable_rows,omitempty"` // of the events; they were passed over, here as in the living rows
+	Differences     []string `json:"differences,omitempty"`      // the first DifferencesMax, one line each
 
 	// ResumedFrom is the position up to which an earlier, interrupted rebuild had come; its events are not counted again.
 	ResumedFrom events.Position `json:"resumed_from,omitempty"`

@@ -70,6 +70,7 @@ type Runner struct {
 	folder *folder           // owned by Start, then by the loop
 	tried  []events.Position // checkpoints of commits that have failed since the last one that did not; owned by the loop
 	ousted error             // why nothing is written any more; owned by the loop
+	bad    int64             // rows that could not be decoded since it was told; owned by Start, then by the loop
 
 	wake  chan struct{} // something is queued
 	hurry chan struct{} // somebody waits, or the queue is long: linger no longer
@@ -129,6 +130,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	head, err := r.place(ctx)
 	if err == nil {
 		err = r.toHead(ctx, head)
+		r.tellSpoiled()
 	}
 	if err != nil {
 		return fmt.Errorf("projections: %w", err)
@@ -160,6 +162,24 @@ func (r *Runner) toHead(ctx context.Context, head events.Position) error {
 		tell(ctx, Progress{Projection: CatchingUp, From: from, Position: r.folder.at, To: max(head, r.folder.at)})
 	}
 	return nil
+}
+
+// badMax is how many rows that can not be decoded are named at once; the rest is counted.
+const badMax = 10
+
+// spoil names a row that can not be decoded. Its rows lack what it says until a version that can read it makes them anew.
+func (r *Runner) spoil(bad *events.DecodeError) {
+	if r.bad++; r.bad <= badMax {
+		r.o.Logger.Error("event can not be decoded and is passed over", "position", bad.Position, "stream", bad.Stream, "error", bad)
+	}
+}
+
+// tellSpoiled says how many there were.
+func (r *Runner) tellSpoiled() {
+	if r.bad > 0 {
+		r.o.Logger.Error("events could not be decoded and were passed over", "rows", r.bad)
+	}
+	r.bad = 0
 }
 
 func (r *Runner) isStopped() bool {

@@ -42,7 +42,7 @@ func (r *Runner) comeBack(ctx context.Context, why error) error {
 		return fmt.Errorf("begin again after %w: %w", why, err)
 	}
 	before.drop()
-	r.folder.bad, r.tried = before.bad, r.tried[:0]
+	r.tried = r.tried[:0]
 	return nil
 }
 
@@ -60,6 +60,7 @@ func (r *Runner) place(ctx context.Context) (head events.Position, err error) {
 		return 0, err
 	}
 	f := newFolder(r.o.Store, tracked)
+	f.spoiled = r.spoil
 	if err := f.begin(ctx, removed); err != nil {
 		return 0, err
 	}

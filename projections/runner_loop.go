@@ -61,6 +61,7 @@ func (r *Runner) idle(backoff time.Duration) bool {
 func (r *Runner) job(j job) bool {
 	err := r.work(r.life)
 	r.note(err)
+	r.tellSpoiled()
 	if err == nil {
 		err = j.do(j.ctx)
 	}
@@ -70,12 +71,9 @@ func (r *Runner) job(j job) bool {
 
 // try works once and returns the back-off until the next try, 0 after a success.
 func (r *Runner) try(backoff time.Duration) time.Duration {
-	bad := r.folder.bad
 	err := r.work(r.life)
 	r.note(err)
-	if r.folder.bad > bad {
-		r.o.Logger.Error("events could not be decoded and were passed over", "rows", r.folder.bad-bad)
-	}
+	r.tellSpoiled()
 	if err == nil {
 		return 0
 	}

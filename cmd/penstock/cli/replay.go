@@ -129,6 +129,9 @@ func (p *Program) reports(reports []projections.Report, verify, json bool) error
 			if r.ResumedFrom > 0 {
 				verdict += fmt.Sprintf(", going on from position %d", r.ResumedFrom)
 			}
+			if r.Undecodable > 0 {
+				verdict += fmt.Sprintf(", %d rows of events could not be decoded and were passed over", r.Undecodable)
+			}
 			fmt.Fprintf(p.Stdout, "%s: %s: %d events, %d rows, %.2fs (%d events/s)\n", r.Projection, verdict, r.Events, r.Rows, r.Seconds, r.EventsPerSecond)
 			for _, line := range r.Differences {
 				fmt.Fprintln(p.Stdout, "  "+line)
