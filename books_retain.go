@@ -12,8 +12,22 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
-// retain takes away what the settings allow: first it says so, then projections follow, then rows go.
+// retain takes away what the settings allow: first it says so, then projections follow, then rows go. What was said is done
+// also when more can not be said: where an archive can not be written because the disk is full, that makes room.
 func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) error {
+	failed := c.release(ctx, book, version)
+	c.note(book)
+	if len(book.Removed) == 0 || ctx.Err() != nil {
+		return failed
+	}
+	if err := c.settled(ctx); err != nil {
+		return errors.CombineErrors(failed, err)
+	}
+	return errors.CombineErrors(failed, c.removeAll(ctx, book))
+}
+
+// release says what may go from now on. A day whose archive can not be written holds up only those after it.
+func (c *closer) release(ctx context.Context, book *books.Ledger, version int64) error {
 	settings, err := c.settings()
 	if err != nil {
 		return err
@@ -36,18 +50,9 @@ func (c *closer) retain(ctx context.Context, book *books.Ledger, version int64) 
 		c.log.Info("events of a closed day are taken away", "day", f.Day, "events", f.Facts)
 	}
 	if f := book.Trim(today, settings.RetentionLog); f != nil {
-		if err := c.say(ctx, book, &version, &books.Trimmed{Day: f.Day, Last: f.Last}); err != nil {
-			return err
-		}
+		return c.say(ctx, book, &version, &books.Trimmed{Day: f.Day, Last: f.Last})
 	}
-	c.note(book)
-	if len(book.Removed) == 0 {
-		return nil
-	}
-	if err := c.settled(ctx); err != nil {
-		return err
-	}
-	return c.removeAll(ctx, book)
+	return nil
 }
 
 // removeAll takes away the rows of all days of which that was said, as far as they are still there.
