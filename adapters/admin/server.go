@@ -45,6 +45,9 @@ type Server struct {
 	api   huma.API
 	live  liveFeed
 
+	life context.Context // of all calls
+	cut  context.CancelFunc
+
 	instance    string
 	strangerMax time.Duration
 }
@@ -63,6 +66,7 @@ const (
 	headerTimeout = 10 * time.Second
 	strangerMax   = 10 * time.Second // for the body of a request without the token; as long again for taking its answer
 	idleTimeout   = 2 * time.Minute
+	closeGrace    = 2 * time.Second // for calls that run when the server is closed
 )
 
 // New wires the routes. It does not listen.
@@ -103,6 +107,8 @@ func New(c Config) (*Server, error) {
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	s.live.init(s.http)
+	s.life, s.cut = context.WithCancel(context.Background())
+	s.http.BaseContext = func(net.Listener) context.Context { return s.life }
 	return s, nil
 }
 
@@ -138,8 +144,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Close takes no more requests, waits for running ones until the context ends, then cuts them.
+// Close takes no more requests. Those that run may go on for a moment, then their contexts end: a replay takes longer than there is
+// time, and what is closed behind this one needs some, too. What runs on when the context ends is cut.
 func (s *Server) Close(ctx context.Context) error {
+	defer s.cut()
+	defer time.AfterFunc(closeGrace, s.cut).Stop()
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.CombineErrors(errors.Wrap(err, "close admin API"), s.http.Close())
 	}
