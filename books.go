@@ -52,14 +52,8 @@ type closer struct {
 
 // still runs something while no day is closed and nothing is taken away.
 func (c *closer) still(ctx context.Context, do func(*books.Ledger) error) error {
-	for !c.turn.TryLock() { // whoever has it may take long
-		wait := time.NewTimer(stillEvery)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return ctx.Err()
-		}
+	if err := patiently(ctx, c.turn.TryLock); err != nil {
+		return err
 	}
 	defer c.turn.Unlock()
 	if c.book == nil {
@@ -68,6 +62,21 @@ func (c *closer) still(ctx context.Context, do func(*books.Ledger) error) error 
 		}
 	}
 	return do(c.book)
+}
+
+// patiently takes a lock that others may hold for long, unless the context ends before. Who waits like that also holds up nobody
+// who wants it for reading.
+func patiently(ctx context.Context, take func() bool) error {
+	for !take() {
+		wait := time.NewTimer(stillEvery)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // CloseBooks closes all days up to the given one, then applies retention; see admin.Books.
@@ -80,7 +89,9 @@ func (c *closer) CloseBooks(ctx context.Context, until string) (closed []books.C
 	if now.Before(end.Add(24 * time.Hour)) {
 		return nil, errors.Wrapf(books.ErrOpen, "%s has not ended", until)
 	}
-	c.turn.Lock()
+	if err := patiently(ctx, c.turn.TryLock); err != nil {
+		return nil, err
+	}
 	defer c.turn.Unlock()
 	ctx, done := c.board.Watch(ctx, "books", closingBooks)
 	defer done()

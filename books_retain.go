@@ -94,7 +94,9 @@ func (c *closer) remove(ctx context.Context, s books.Span, took func(rows int)) 
 }
 
 func (c *closer) removeSome(ctx context.Context, r events.Removal) (int, error) {
-	c.replays.Lock()
+	if err := patiently(ctx, c.replays.TryLock); err != nil {
+		return 0, err
+	}
 	defer c.replays.Unlock()
 	return c.chain.Remove(ctx, r, removalBatch)
 }

@@ -2,15 +2,73 @@ package penstock_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/domain/books"
 )
+
+// What removes events waits for replays, and closings for each other, for minutes. Neither may keep a gateway from ending, or a
+// question about the past from being answered meanwhile.
+func TestWhatWaitsToRemoveEventsHoldsUpNeitherTheEndNorTheNextReplay(t *testing.T) {
+	for name, hold := range map[string]func(*penstock.Gateway) func(){
+		"a replay runs": (*penstock.Gateway).HoldReplays, "books are being closed": (*penstock.Gateway).HoldBooks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := aged(t, nil)
+			r.open()
+			release := sync.OnceFunc(hold(r.gw))
+			defer release()
+			r.apply(map[string]any{"kind": "setting", "name": "retention.events", "value": "5"})
+			yesterday := midnight(time.Now()).AddDate(0, 0, -1).Format(time.DateOnly)
+			q, err := http.NewRequest("POST", "http://"+r.gw.AdminAddr()+"/api/v1/books/close", strings.NewReader(`{"until":"`+yesterday+`"}`))
+			require.NoError(t, err)
+			q.Header.Set("Authorization", "Bearer "+r.gw.AdminToken())
+			q.Header.Set("Content-Type", "application/json")
+			waiting := make(chan struct{})
+			go func() {
+				defer close(waiting)
+				if answer, err := http.DefaultClient.Do(q); err == nil {
+					_ = answer.Body.Close()
+				}
+			}()
+			if name == "a replay runs" {
+				require.Eventually(t, func() bool { return len(bookOf[books.Removed](r, "books.removed")) > 0 }, 20*time.Second, 5*time.Millisecond)
+			}
+			asked := make(chan int, 1)
+			go func() {
+				status, _ := r.admin("GET", "/api/v1/billing?as_of=1", nil)
+				asked <- status
+			}()
+			select {
+			case <-asked:
+			case <-time.After(20 * time.Second):
+				t.Error("a question about the past waits behind what waits to remove events")
+			}
+			ended := make(chan error, 1)
+			gw := r.gw
+			r.gw = nil
+			go func() { ended <- gw.Close(context.Background()) }()
+			select {
+			case err := <-ended:
+				require.NoError(t, err)
+			case <-time.After(30 * time.Second):
+				t.Error("the gateway does not end")
+				release()
+				<-ended
+			}
+			<-waiting
+		})
+	}
+}
 
 // A day whose archive can not be written stays, and those behind it. What was said to go before it goes all the same: it
 // stayed for as long as the archive was full, which it may be for want of that room.

@@ -19,6 +19,18 @@ func LogProgress(ctx context.Context, log *slog.Logger, now func() time.Time, ov
 // Drain begins or ends the refusing of requests, as Close does first.
 func (g *Gateway) Drain(on bool) { g.draining.Store(on) }
 
+// HoldReplays is a replay that runs until release.
+func (g *Gateway) HoldReplays() (release func()) {
+	g.ledger.closer.replays.RLock()
+	return g.ledger.closer.replays.RUnlock
+}
+
+// HoldBooks is a closing that somebody else has asked for and that works until release.
+func (g *Gateway) HoldBooks() (release func()) {
+	g.ledger.closer.turn.Lock()
+	return g.ledger.closer.turn.Unlock
+}
+
 // StopActors ends everything that admits requests, as a fault of this program might.
 func (g *Gateway) StopActors(ctx context.Context) error { return g.system.Stop(ctx) }
 
