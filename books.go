@@ -230,6 +230,7 @@ func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
+	c.clear(folder, f.Day)
 	temp, err := os.CreateTemp(folder, "."+f.Day+".*") // mode 0600
 	if err != nil {
 		return nil, err
@@ -315,6 +316,21 @@ func (c *closer) run(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// archiveStale is for how long nothing was written to an archive that nobody writes any more. Gateways may share a folder.
+const archiveStale = time.Hour
+
+// clear removes what killed processes have left of the archive of a day.
+func (c *closer) clear(folder, day string) {
+	left, _ := filepath.Glob(filepath.Join(folder, "."+day+".*")) // a name that is no pattern finds nothing, which does no harm
+	for _, path := range left {
+		if is, err := os.Stat(path); err == nil && c.now().Sub(is.ModTime()) > archiveStale {
+			if err := os.Remove(path); err == nil {
+				c.log.Warn("half an archive was left and is removed", "file", path)
+			}
 		}
 	}
 }

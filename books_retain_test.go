@@ -98,3 +98,28 @@ func TestAnArchiveThatCanNotBeWrittenHoldsUpNothingThatNeedsNone(t *testing.T) {
 	status, body = r.admin("GET", "/api/v1/billing?since="+half, nil)
 	require.Equal(t, 422, status, "half a day of which only the sum is left: %s", body)
 }
+
+// A process that is killed while it writes an archive leaves what it has of it, as large as a day, where nobody sees it.
+func TestWhatIsLeftOfAnArchiveThatWasCutShortIsCleared(t *testing.T) {
+	r, _ := aged(t, map[string]string{"books.archive": "archive"})
+	day := midnight(time.Now()).AddDate(0, 0, -8).Format(time.DateOnly)
+	folder := filepath.Join(r.config.DataDir, "archive")
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	write := func(name string, age time.Duration) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, []byte("half"), 0o600))
+		require.NoError(t, os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)))
+		return path
+	}
+	left := write("."+day+".123", 2*time.Hour)
+	kept := []string{write("."+day+".456", time.Minute), write("."+day+"x", 2*time.Hour), write(day+".789", 2*time.Hour)} // another gateway's, others
+	o := offline(t, r)
+	closed, err := o.CloseBooks(context.Background(), day)
+	require.NoError(t, err)
+	require.Len(t, closed, 1)
+	require.NoFileExists(t, left)
+	for _, path := range append(kept, filepath.Join(folder, closed[0].Archive.File)) {
+		require.FileExists(t, path)
+	}
+	require.NoError(t, o.Close())
+}
