@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -45,7 +46,7 @@ func serve(ctx context.Context, s cli.Settings) error {
 	}
 	egress, err := outbound.EnvironmentEgress()
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	start, err := newBootstrap(os.Getenv)
 	if err != nil {
@@ -112,9 +113,14 @@ func loopback(address string) bool {
 func explained(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return errors.WithHint(err, "choose other addresses with PENSTOCK_LISTEN and PENSTOCK_ADMIN_LISTEN, or stop the program that listens there; penstock doctor tells which")
+		return errors.WithHint(err, "choose other addresses with PENSTOCK_LISTEN and PENSTOCK_ADMIN_LISTEN, or stop the program that listens there")
 	case errors.Is(err, penstock.ErrLocked):
 		return errors.WithHint(err, "choose another data folder with PENSTOCK_DATA, or stop that gateway")
+	}
+	var listening *net.OpError
+	var address *net.AddrError
+	if errors.As(err, &listening) && listening.Op == "listen" && errors.As(listening.Err, &address) {
+		return cli.Usage(errors.WithHint(err, "an address to listen on is HOST:PORT, such as 127.0.0.1:8080, or :8080 for all of this machine's"))
 	}
 	var unopened *actors.UnopenedError
 	if errors.As(err, &unopened) {

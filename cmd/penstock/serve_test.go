@@ -74,6 +74,17 @@ func TestBusyAddressIsNamed(t *testing.T) {
 	require.Contains(t, errors.FlattenHints(err), "PENSTOCK_ADMIN_LISTEN")
 }
 
+func TestAnAddressThatIsNoneIsWrongUsage(t *testing.T) {
+	for _, listen := range []string{"8080", "127.0.0.1:99999"} {
+		s := settingsFor(t, t.TempDir())
+		s.Listen = listen
+		err := serve(context.Background(), s)
+		require.ErrorContains(t, err, listen[strings.LastIndexByte(listen, ':')+1:])
+		require.Contains(t, errors.FlattenHints(err), "HOST:PORT")
+		require.IsType(t, cli.Usage(err), err)
+	}
+}
+
 // C28: a secret key that does not open the stored credentials stops the gateway before it serves.
 func TestAnotherSecretKeyIsRefusedWithTheAccountsThatItDoesNotOpen(t *testing.T) {
 	s := settingsFor(t, t.TempDir())

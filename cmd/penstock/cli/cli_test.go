@@ -13,6 +13,8 @@ import (
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
+	"github.com/penstock/penstock/domain/request"
+	"github.com/penstock/penstock/projections/requestlog"
 )
 
 const resourcesYAML = `kind: upstream
@@ -45,6 +47,8 @@ func TestExitCodesTellWrongUsageFromFailure(t *testing.T) {
 		"an unknown flag":         {2, []string{"logs", "--colour"}, "unknown flag: --colour"},
 		"a missing argument":      {2, []string{"explain"}, "explain takes REQUEST_ID"},
 		"too many arguments":      {2, []string{"logs", "x"}, "unknown command"},
+		"help with no command":    {2, []string{"help", "frobnicate"}, "there is no command frobnicate"},
+		"help with half of one":   {2, []string{"help", "key", "made"}, "there is no command key made"},
 		"half a command":          {2, []string{"key"}, "which one?"},
 		"a half command's typo":   {2, []string{"key", "made"}, `unknown command "made"`},
 		"an unknown kind":         {2, []string{"get", "box"}, `there is no kind "box"`},
@@ -284,6 +288,15 @@ func TestExplainTellsTheStory(t *testing.T) {
 	require.Len(t, story.Events, 7)
 }
 
+func TestTheEndOfARequestIsToldWithoutWhatThereWasNot(t *testing.T) {
+	require.Equal(t, "abandoned after 1s, ABANDONED NODE_DIED",
+		saySettled(&request.Settled{Outcome: request.Abandoned, Code: "ABANDONED", Reason: "NODE_DIED", DurationUS: 1_000_000}), "nobody got a status")
+	require.Equal(t, "rejected with 504 after 1s, QUEUE_WAIT_TIMEOUT at queue", saySettled(&request.Settled{
+		Outcome: request.RejectedOut, Status: 504, Code: "QUEUE_WAIT_TIMEOUT", Reason: "QUEUE_WAIT_TIMEOUT", Stage: "queue", DurationUS: 1_000_000,
+	}))
+	require.Equal(t, "", logCells(&requestlog.Entry{Outcome: "abandoned"})[5])
+}
+
 func TestUpstreamStatusShowsHoldersAndWaiters(t *testing.T) {
 	d := newDesk(t)
 	got := d.ok("upstream", "status", "a")
@@ -373,7 +386,10 @@ func TestCommandsFindTheGateway(t *testing.T) {
 	address := strings.TrimPrefix(d.url, "http://")
 	forget, err := Announce(d.folder, address, d.instance)
 	require.NoError(t, err)
+	require.Contains(t, d.fails(1, "get", "users"), "asks for the admin token, and there is none here")
+	d.env["PENSTOCK_ADMIN_TOKEN"] = "another"
 	require.Contains(t, d.fails(1, "get", "users"), "refuses the admin token")
+	delete(d.env, "PENSTOCK_ADMIN_TOKEN")
 	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "admin.token"), []byte(adminToken+"\n"), 0o600))
 	d.ok("get", "users")
 	d.ok("logs")
@@ -428,6 +444,12 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 	code, got, _ = d.run("doctor", "--data", d.folder, "--json")
 	require.Equal(t, 1, code)
 	require.Contains(t, got, `"check":"keys","ok":false`)
+
+	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "admin.token"), nil, 0o600))
+	delete(d.env, "PENSTOCK_ADMIN_TOKEN")
+	code, got, _ = d.run("doctor", "--data", d.folder)
+	require.Equal(t, 1, code)
+	require.Contains(t, got, "failed  admin token: ")
 }
 
 func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {

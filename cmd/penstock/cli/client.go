@@ -124,7 +124,11 @@ func (c *client) refusal(answer *http.Response, body []byte) error {
 		return errors.Newf("%s answered %s: is it the admin API of a penstock?", c.base, answer.Status)
 	}
 	if p.Status == http.StatusUnauthorized {
-		return errors.WithHint(errors.Newf("%s refuses the admin token", c.base),
+		what := "refuses the admin token"
+		if c.token.Reveal() == "" {
+			what = "asks for the admin token, and there is none here"
+		}
+		return errors.WithHint(errors.Newf("%s %s", c.base, what),
 			"set PENSTOCK_ADMIN_TOKEN, or name the data folder of the gateway with --data")
 	}
 	return p

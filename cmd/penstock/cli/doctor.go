@@ -39,6 +39,9 @@ func (p *Program) doctorCommand() *cobra.Command {
 
 func (p *Program) doctor(cmd *cobra.Command, _ []string) error {
 	c, from, s, err := p.connect(cmd)
+	if errors.Is(err, errToken) {
+		return p.report([]finding{{Check: "admin token", Detail: err.Error(), Remedy: errors.FlattenHints(err)}}, on(cmd, "json"))
+	}
 	if err != nil {
 		return err
 	}

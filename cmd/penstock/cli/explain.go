@@ -195,8 +195,15 @@ func saySettled(f *request.Settled) string {
 	if f.TTFTUS > 0 {
 		ttft = "first content after " + took(f.TTFTUS)
 	}
-	return strings.Join(filled(fmt.Sprintf("%s with %d after %s", f.Outcome, f.Status, took(f.DurationUS)),
-		strings.Join(filled(f.Code, f.Reason, labelled("at", f.Stage)), " "), f.Class, ttft,
+	status, reason := "", f.Reason
+	if f.Status != 0 { // nobody was answered by a process that had died
+		status = fmt.Sprintf(" with %d", f.Status)
+	}
+	if reason == f.Code {
+		reason = ""
+	}
+	return strings.Join(filled(fmt.Sprintf("%s%s after %s", f.Outcome, status, took(f.DurationUS)),
+		strings.Join(filled(f.Code, reason, labelled("at", f.Stage)), " "), f.Class, ttft,
 		spent(f.Usage, f.Cost, f.UpstreamCost)+prefixed(" by price ", version(f.PriceVersion, f.PriceOrigin)),
 		odd(f.ServiceTier, f.Inherited, f.Clamped), prefixed("usage ", string(f.UsageSource)), unpriced(f.Unpriced, f.UnpricedReason), gone), ", ")
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/penstock/penstock/projections"
 )
 
+// errToken marks that a data folder has an admin token which can not be read.
+var errToken = errors.New("admin token")
+
 // addressFile in the data folder holds the address of the running gateway's admin API, and below it the instance that
 // answers there.
 const addressFile = "admin.url"
@@ -72,7 +75,10 @@ func (p *Program) connect(cmd *cobra.Command) (*client, origin, Settings, error)
 	if token.Reveal() == "" {
 		token, err = secrets.ReadToken(s.Data)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, 0, s, err
+			if errors.Is(err, fs.ErrPermission) {
+				err = errors.WithHint(err, "run it as the user that the gateway runs as, or set PENSTOCK_ADMIN_TOKEN and PENSTOCK_ADMIN_URL")
+			}
+			return nil, 0, s, errors.Mark(err, errToken)
 		}
 	}
 	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext}

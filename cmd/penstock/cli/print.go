@@ -172,10 +172,15 @@ func on(cmd *cobra.Command, name string) bool {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("%s takes %s", cmd.CommandPath(), strings.Join(names, " "))
+			return usagef("%s takes %s", nameOf(cmd), strings.Join(names, " "))
 		}
 		return given(args, names...)
 	}
+}
+
+// nameOf is a command without the program's name, which stands in front of every error.
+func nameOf(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // amountFlag refuses what is no amount of USD; name says whose it is.

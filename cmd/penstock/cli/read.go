@@ -62,9 +62,11 @@ func (p *Program) logs(cmd *cobra.Command, _ []string) error {
 }
 
 func logCells(e *requestlog.Entry) []string {
-	outcome, status := e.Outcome, strconv.Itoa(e.Status)
+	outcome, status := e.Outcome, ""
 	if e.State == requestlog.InProgress {
-		outcome, status = string(e.State), ""
+		outcome = string(e.State)
+	} else if e.Status != 0 { // a process that died answered nobody
+		status = strconv.Itoa(e.Status)
 	}
 	if e.Code != "" {
 		outcome += " " + e.Code

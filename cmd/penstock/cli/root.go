@@ -91,7 +91,21 @@ func (p *Program) root(started *bool) *cobra.Command {
 		p.creditCommand(), p.balanceCommand(), p.subscriptionCommand(), p.statementCommand(),
 		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand(), p.repriceCommand())
 	root.AddCommand(p.More...)
+	root.SetHelpCommand(helpCommand())
 	return root
+}
+
+// helpCommand is that of cobra, which takes a command that is not there for none at all.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("there is no command %s; see penstock help", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		}}
 }
 
 // understood refuses flags that exclude each other, and those that are given and empty, such as that of a variable which a
@@ -161,7 +175,7 @@ func (*silentError) Error() string { return "failed" }
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("%s: which one? see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			return usagef("%s: which one? see %s --help", nameOf(cmd), cmd.CommandPath())
 		}}
 	cmd.AddCommand(children...)
 	return cmd

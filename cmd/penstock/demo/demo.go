@@ -37,7 +37,11 @@ func Command(version string) *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return run(ctx, cmd.OutOrStdout(), version, requests, exit)
+			err := run(ctx, cmd.OutOrStdout(), version, requests, exit)
+			if err != nil && ctx.Err() != nil {
+				return errors.New("ended before its report") // not what was under way at that moment
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&exit, "exit", false, "end after the report instead of staying up")

@@ -34,3 +34,20 @@ func TestDemoVerifiesItsBillAndLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }
+
+func TestDemoThatIsEndedSaysOnlyThat(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	c := Command("test")
+	c.SetOut(new(bytes.Buffer))
+	c.SetArgs(nil)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	if err := c.ExecuteContext(ctx); err == nil || err.Error() != "ended before its report" {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
