@@ -304,6 +304,9 @@ func TestUpstreamStatusShowsHoldersAndWaiters(t *testing.T) {
 		"fair, 1 waiting for up to 1s; a newcomer expects 3s", "a slot is held for 1.5s", "2 moved, 1 freed by hand", "low", "2s", "7 other keys", "to be freed: stuck", "38 % until", ", lapses ", "after 250ms, 25 % of late"} {
 		require.Contains(t, got, want)
 	}
+	for _, head := range []string{"SHARE OF", "HELD BY", "PLACE"} {
+		require.Regexp(t, `[^\n]\n\n`+head, got, "each table stands for itself")
+	}
 	require.Equal(t, []string{"a"}, column(t, d.ok("upstream", "status", "a", "--json"), "id"))
 }
 

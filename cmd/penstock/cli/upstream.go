@@ -60,6 +60,7 @@ func printStatus(w io.Writer, s *actors.UpstreamStatus, now time.Time) error {
 		if t == nil {
 			continue
 		}
+		fmt.Fprintln(w)
 		if err := t.end(); err != nil {
 			return err
 		}

@@ -56,7 +56,6 @@ func shares(w io.Writer, s *actors.UpstreamStatus) *table {
 	if len(s.Shares) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w)
 	t := newTable(w, "SHARE OF", "HELD", "WAITING", "SERVED")
 	for _, k := range s.Shares {
 		t.row(k.Key, strconv.Itoa(k.Held), strconv.Itoa(k.Waiting), strconv.FormatUint(k.Served, 10))
@@ -71,7 +70,6 @@ func held(w io.Writer, slots []actors.HeldSlot, now time.Time) *table {
 	if len(slots) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w)
 	t := newTable(w, "HELD BY", "TRY", "KEY", "ACCOUNT", "PHASE", "FOR")
 	for _, h := range slots {
 		phase := h.Phase
@@ -87,7 +85,6 @@ func waiting(w io.Writer, places []actors.WaitingPlace, now time.Time) *table {
 	if len(places) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w)
 	t := newTable(w, "PLACE", "WAITING", "KEY", "CLASS", "FOR", "EXPECTED", "AT MOST UNTIL")
 	for _, q := range places {
 		expected := ""
