@@ -73,7 +73,7 @@ func (g *Gateway) openData(ctx context.Context) error {
 	}
 	defaults, _ := catalog.ProfileSettings(g.config.Profile) // the configuration has been checked
 	if g.catalogue, err = actors.LoadCatalogue(ctx, g.store, vault{sealer}, &defaults); err != nil {
-		return err
+		return unmade(err, origin)
 	}
 	if g.accounts, err = actors.OpenLedger(ctx, g.store); err != nil {
 		return err
@@ -86,6 +86,16 @@ func (g *Gateway) openData(ctx context.Context) error {
 
 // progressEvery is how often it is logged how far something is.
 const progressEvery = 5 * time.Second
+
+// unmade takes a secret key away that was made just now and opens nothing of what is stored: whoever found it later would take it
+// for the key, and keep a copy of it.
+func unmade(err error, key secrets.Origin) error {
+	var unopened *actors.UnopenedError
+	if !key.Generated || !errors.As(err, &unopened) {
+		return err
+	}
+	return errors.CombineErrors(errors.Wrapf(err, "there is no %s", key.Path), os.Remove(key.Path))
+}
 
 // briefly is how many events are read by any start, in no time: nobody need hear of them.
 const briefly = 20_000

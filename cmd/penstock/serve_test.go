@@ -104,6 +104,13 @@ func TestAnotherSecretKeyIsRefusedWithTheAccountsThatItDoesNotOpen(t *testing.T)
 	require.NoError(t, err)
 	require.Equal(t, []string{"openai-1"}, unopened)
 	require.NoError(t, data.Close())
+
+	s.SecretKey = "" // forgotten for once
+	err = serve(context.Background(), s)
+	require.ErrorContains(t, err, "there is no "+filepath.Join(s.Data, "secret.key"))
+	require.ErrorContains(t, err, "openai-1")
+	require.Contains(t, errors.FlattenHints(err), "PENSTOCK_SECRET_KEY")
+	require.NoFileExists(t, filepath.Join(s.Data, "secret.key"), "it would be taken for the key that was in use")
 }
 
 func TestProvidersOfTheEnvironmentFillAnEmptyCatalogueOnly(t *testing.T) {

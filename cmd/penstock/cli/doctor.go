@@ -228,7 +228,7 @@ func newKeyCheck(s Settings) finding {
 
 func keyCheck(ctx context.Context, data Offline, s Settings) finding {
 	unopened, err := data.Unopened(ctx)
-	const remedy = "set PENSTOCK_SECRET_KEY (or the key file in the data folder) to the key that was in use, or apply the accounts anew"
+	const remedy = "set PENSTOCK_SECRET_KEY (or the key file in the data folder) to the key that was in use"
 	switch {
 	case err != nil:
 		return finding{Check: "keys", Detail: err.Error(), Remedy: remedy}
