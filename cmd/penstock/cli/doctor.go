@@ -178,7 +178,7 @@ func (p *Program) newChecks(ctx context.Context, s Settings) []finding {
 // openRemedy says what to look at when a store does not open.
 func openRemedy(s Settings) string {
 	if s.Store == embeddedStore {
-		return "the data folder " + s.Data + " must belong to the user who runs the gateway, and no other gateway may use it"
+		return "the data folder " + s.Data + " must belong to the user who runs the gateway, and no other gateway may use it; a damaged events.db comes from a copy of the whole folder"
 	}
 	return "the database must answer under --store or PENSTOCK_STORE, and no other gateway may use it or the data folder " + s.Data
 }
