@@ -60,7 +60,9 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func (r *rig) open() {
 	r.t.Helper()
-	gw, err := penstock.Open(r.config)
+	ctx, end := context.WithCancel(context.Background())
+	gw, err := penstock.OpenContext(ctx, r.config)
+	end() // the context is that of the opening only
 	if err != nil {
 		r.t.Fatalf("open: %v", err)
 	}
