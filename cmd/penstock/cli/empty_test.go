@@ -25,3 +25,17 @@ func TestAFlagThatIsGivenAndEmptyIsWrongUsage(t *testing.T) {
 	require.Nil(t, d.served)
 	d.ok("key", "create", "--id", "k", "--models", "gpt-*")
 }
+
+// An invoice that is cut off by a full disk is no success, nor is anything else.
+func TestNoCommandSucceedsWhoseOutputIsNotWritten(t *testing.T) {
+	d := newDesk(t)
+	d.ok("apply", "-f", d.file("r.yaml", resourcesYAML))
+	d.full = true
+	for _, args := range [][]string{
+		{"version"}, {"explain", "r1"}, {"explain", "r1", "--json"}, {"logs"}, {"events"}, {"bill"}, {"export"}, {"get", "upstream"}, {"balance"},
+		{"statement", "ann"}, {"statement", "ann", "--csv"}, {"upstream", "status", "a"}, {"replay"}, {"audit", "verify"}, {"help", "logs"}, {"migrate"},
+		{"apply", "-f", d.file("r.yaml", resourcesYAML)}, {"key", "create", "--id", "k"},
+	} {
+		require.Contains(t, d.fails(1, args...), "no space left on device", args)
+	}
+}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -288,6 +290,11 @@ func (p *place) Upstreams(context.Context) ([]*catalog.Upstream, error) {
 }
 
 // desk is an operator in front of a place.
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
 type desk struct {
 	t        *testing.T
 	place    *place
@@ -301,6 +308,7 @@ type desk struct {
 	passed   time.Duration // since noon
 
 	migrating error // of the migrations
+	full      bool  // there is no room for the output
 }
 
 func newDesk(t *testing.T) *desk {
@@ -362,8 +370,12 @@ func (d *desk) file(name, text string) string {
 func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 	d.t.Helper()
 	var out, diagnostics bytes.Buffer
+	var into io.Writer = &out
+	if d.full {
+		into = fullDisk{}
+	}
 	p := Program{
-		Version: "1.2.3", Stdin: strings.NewReader(d.stdin), Stdout: &out, Stderr: &diagnostics, Terminal: d.tty, Watched: d.tty,
+		Version: "1.2.3", Stdin: strings.NewReader(d.stdin), Stdout: into, Stderr: &diagnostics, Terminal: d.tty, Watched: d.tty,
 		Getenv: func(name string) string { return d.env[name] }, Now: func() time.Time { return noon.Add(d.passed) },
 		Serve:       func(_ context.Context, s Settings) error { d.served = &s; return nil },
 		OpenOffline: func(context.Context, Settings) (Offline, error) { return d.place, nil },

@@ -45,9 +45,15 @@ type Program struct {
 // Run executes a command line and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
 func (p *Program) Run(ctx context.Context, args []string) int {
 	started := false
-	root := p.root(&started)
+	out := &whole{w: p.Stdout}
+	own := *p
+	own.Stdout = out
+	root := own.root(&started)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = errors.Wrap(out.err, "write output")
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -63,6 +69,21 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// whole remembers that an output is not: a command whose invoice or list has met a full disk has not succeeded, whether it looks
+// at each of its writes or not.
+type whole struct {
+	w   io.Writer
+	err error // the first one
+}
+
+func (o *whole) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func (p *Program) root(started *bool) *cobra.Command {
