@@ -289,12 +289,12 @@ func (p *place) Upstreams(context.Context) ([]*catalog.Upstream, error) {
 	return all, nil
 }
 
-// desk is an operator in front of a place.
 // fullDisk takes nothing.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
+// desk is an operator in front of a place.
 type desk struct {
 	t        *testing.T
 	place    *place
