@@ -10,11 +10,11 @@ import (
 	"github.com/penstock/penstock/domain/gate"
 )
 
-// accountDesk is one credential: its slots and its block. It is a child of its upstream's actor, answers TryLease at
-// once and never waits for anybody.
+// accountDesk is one credential: its slots and its block. It answers TryLease at once and never waits for anybody. It
+// outlives its place at an upstream, as long as one of its slots is taken.
 type accountDesk struct {
 	sys      *System
-	upstream *actor.PID
+	upstream *actor.PID // whose it is; nobody else is served
 	spec     catalog.Account
 	gate     *gate.Gate
 	blocks   account.Blocks
@@ -47,7 +47,9 @@ type (
 	}
 	reconfigureAccount struct {
 		quiet
-		spec catalog.Account
+		spec     catalog.Account
+		upstream *actor.PID
+		figures  *accountFigures // where it shows itself from here on
 	}
 	restoreAccount struct {
 		quiet
@@ -63,20 +65,19 @@ type accountReady struct {
 	id string
 }
 
-func newAccountDesk(s *System, upstream *actor.PID, spec catalog.Account) *accountDesk {
-	a := &accountDesk{
-		sys: s, upstream: upstream, spec: spec, gate: gate.New(gate.Policy{Slots: spec.Slots}),
-		blocks: account.Blocks{Account: spec.ID}, trials: map[LeaseID]account.Permit{}, figures: &accountFigures{upstream: spec.Upstream},
+// newAccountDesk makes one that serves nobody before it is told its settings.
+func newAccountDesk(s *System, id string) *accountDesk {
+	return &accountDesk{
+		sys: s, spec: catalog.Account{ID: id}, gate: gate.New(gate.Policy{}),
+		blocks: account.Blocks{Account: id}, trials: map[LeaseID]account.Permit{}, figures: &accountFigures{},
 	}
-	a.publish()
-	return a
 }
 
 func (a *accountDesk) receive(_ actor.Context, msg any) {
 	a.sys.before(a.spec.ID, msg)
 	switch m := msg.(type) {
 	case *tryLease:
-		a.try(m.grant)
+		a.try(m)
 	case *freeAccount:
 		a.free(m.id)
 		freeAccounts.Put(m)
@@ -101,10 +102,19 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 		}
 		tell(m.done, nil)
 	case *reconfigureAccount:
-		a.spec = m.spec
+		a.spec, a.upstream = m.spec, m.upstream
 		a.gate.Reconfigure(gate.Policy{Slots: m.spec.Slots})
+		if a.figures != m.figures {
+			a.figures = m.figures
+			a.show()
+		}
 		a.publish()
 		a.ready()
+	case *depart:
+		a.spec.Active, a.upstream = false, nil
+		a.blocks = account.Blocks{Account: a.spec.ID} // should it come back, nothing is known of it
+		clear(a.trials)
+		m.reply <- a.gate.Held()
 	case *restoreAccount:
 		a.blocks.Evolve(m.fact, m.at)
 		a.show()
@@ -114,10 +124,11 @@ func (a *accountDesk) receive(_ actor.Context, msg any) {
 }
 
 // try answers with the grant's verdict. Answering is the last thing it does: from then on the grant is another's.
-func (a *accountDesk) try(g *grant) {
+func (a *accountDesk) try(m *tryLease) {
+	g := m.grant
 	now := g.now
 	g.verdict, g.until, g.scope, g.trial = verdictYes, time.Time{}, "", false
-	if !a.spec.Active || a.spec.ExpiresAt != nil && !now.Before(*a.spec.ExpiresAt) {
+	if m.from != a.upstream || !a.spec.Active || a.spec.ExpiresAt != nil && !now.Before(*a.spec.ExpiresAt) {
 		g.verdict = verdictInactive
 	} else if p, ok := a.permit(g, now); ok {
 		switch a.gate.Take(g.id, g.key, a.spec.ID, now) {
@@ -134,7 +145,7 @@ func (a *accountDesk) try(g *grant) {
 		}
 	}
 	a.publish()
-	a.sys.send(a.upstream, &g.answer)
+	a.sys.send(m.from, &g.answer)
 }
 
 // permit asks the blocks. When one stands in the way it writes the verdict: until when, and for which model.
@@ -173,8 +184,9 @@ func (a *accountDesk) free(id LeaseID) {
 }
 
 func (a *accountDesk) ready() {
-	a.refused = false
-	a.sys.send(a.upstream, &accountReady{id: a.spec.ID})
+	if a.refused = false; a.upstream != nil {
+		a.sys.send(a.upstream, &accountReady{id: a.spec.ID})
+	}
 }
 
 func (a *accountDesk) after() {}
@@ -184,7 +196,7 @@ func (a *accountDesk) fault(msg any) {
 	case *tryLease:
 		a.free(m.grant.id)
 		m.grant.verdict = verdictFault
-		a.sys.send(a.upstream, &m.grant.answer)
+		a.sys.send(m.from, &m.grant.answer)
 	case *freeAccount:
 		a.free(m.id)
 	default:

@@ -112,9 +112,7 @@ func (s *System) giveBack(p *Pass) {
 	if p.paid {
 		s.movedOn(p)
 	}
-	if p.paid && fired(p.gone) {
-		s.outlived(*p)
-	} else if p.pid != nil {
+	if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)
 		m.id, m.key, m.bill, m.paid = p.ID, p.Key, p.bill, p.paid
 		s.send(p.pid, m)
@@ -141,18 +139,18 @@ func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRe
 		keys[id] = append(keys[id], k)
 	}
 	for id, own := range keys {
-		r := was.callers[id]
+		r := was.caller(id)
 		if r == nil {
 			r = &callerRef{ref: s.spawn("caller/"+id, newCallerDesk(s, id)), id: id}
 			r.dark = users[id] != nil && !l.born(catalog.KindUser, users[id].ID)
 		}
-		known := r.knows(users[id], own)
+		known := was.callers[id] == r && r.knows(users[id], own)
 		if r.user, r.keys = users[id], own; known {
 			is.take(r)
 			continue
 		}
 		m := &reconfigureCaller{slots: slots[id], keys: own, policy: s.policyOf(r), reply: make(chan reconfigured, 1)}
-		m.policy.New = was.callers[id] == nil && r.user != nil && l.born(catalog.KindUser, r.user.ID)
+		m.policy.New = was.caller(id) == nil && r.user != nil && l.born(catalog.KindUser, r.user.ID)
 		for i, k := range own {
 			m.policy.Keys[i].New = was.keys[k.ID] == nil && l.born(catalog.KindKey, k.ID)
 		}

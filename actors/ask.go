@@ -54,7 +54,7 @@ func turnAway(msg any, r Reason) {
 	case *restoreAccount:
 		tell(m.done, reasonError(r))
 	case *reconfigureUpstream:
-		tell(m.reply, nil)
+		tell(m.reply, false)
 	case *statusUpstream:
 		tell(m.reply, nil)
 	case *recallLease:
@@ -158,11 +158,11 @@ func (s *System) Report(l Lease, o Outcome) { s.finish(l.Upstream, l.ID, &o, fal
 
 // Release frees the slot at the upstream and at the account, once however often it is called, and never blocks. o may
 // carry the outcome, so that one message does both; nil: there is nothing (more) to tell, and a probe without an
-// outcome frees its place uncounted. A lease of an upstream that was removed is ignored.
+// outcome frees its place uncounted. What a lease tells of an upstream that was removed meanwhile is not believed.
 func (s *System) Release(l Lease, o *Outcome) { s.finish(l.Upstream, l.ID, o, true) }
 
 func (s *System) finish(upstream string, id LeaseID, o *Outcome, free bool) {
-	r := s.dir.Load().upstreams[upstream]
+	r := s.dir.Load().holder(upstream)
 	if r == nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (s *System) finish(upstream string, id LeaseID, o *Outcome, free bool) {
 // Cancel makes sure that an attempt is neither held nor queued at an upstream. It covers a grant that is under way, is
 // idempotent and never blocks. Who waits for it is answered with Aborted.
 func (s *System) Cancel(id LeaseID, upstream string) {
-	if r := s.dir.Load().upstreams[upstream]; r != nil {
+	if r := s.dir.Load().holder(upstream); r != nil {
 		s.send(r.pid, &cancelLease{id: id})
 	}
 }

@@ -48,6 +48,8 @@ type callerDesk struct {
 	gate   *gate.Gate            // the user's slots, and the queue of all keys
 	keys   map[string]*gate.Gate // slots of each key
 	limits *limit.Caller
+	policy limit.Policy                // of the limits
+	heirs  map[string]*actor.PID       // who has a key now that was one of these, and counts its slots
 	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
@@ -109,7 +111,7 @@ func (m *reconfigureCaller) refuse(r Reason) { tell(m.reply, reconfigured{err: r
 func newCallerDesk(s *System, id CallerID) *callerDesk {
 	return &callerDesk{
 		sys: s, id: id, gate: gate.New(gate.Policy{}), keys: map[string]*gate.Gate{}, limits: limit.NewCaller(limit.Policy{}),
-		bound: map[string]*access.Bindings{},
+		bound: map[string]*access.Bindings{}, heirs: map[string]*actor.PID{},
 	}
 }
 
@@ -143,6 +145,13 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 		}
 	case *inside[*callerDesk]:
 		m.perform(d)
+	case *depart:
+		d.depart(d.sys.now())
+		m.reply <- d.gate.Held()
+	case *bequeath:
+		m.reply <- d.bequeath(m)
+	case *inherit:
+		d.inherit(m.holders)
 	case *reconfigureCaller:
 		m.reply <- d.reconfigure(m, d.sys.now())
 	}
@@ -186,9 +195,14 @@ func (d *callerDesk) hold(m *admit, own *gate.Gate, now time.Time) {
 }
 
 func (d *callerDesk) leave(id LeaseID, key string) {
-	d.gate.Free(id)
+	held := d.gate.Free(id)
 	if k := d.keys[key]; k != nil {
 		k.Free(id)
+	}
+	if heir := d.heirs[key]; held && heir != nil {
+		m := leaves.Get().(*leaveCaller)
+		*m = leaveCaller{id: id, key: key}
+		d.sys.send(heir, m)
 	}
 }
 
@@ -233,14 +247,17 @@ func (d *callerDesk) serve(now time.Time) {
 func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigured {
 	longest := callerQueueMax
 	queue := &gate.Queue{Timeout: d.sys.callerTimeout, MaxLength: &longest}
-	keys := make(map[string]*gate.Gate, len(m.keys))
+	keys, added := make(map[string]*gate.Gate, len(m.keys)), false
 	for _, k := range m.keys {
 		g := d.keys[k.ID]
 		if g == nil {
-			g = gate.New(gate.Policy{})
+			g, added = gate.New(gate.Policy{}), true
 		}
 		g.Reconfigure(gate.Policy{Slots: k.Slots})
 		keys[k.ID] = g
+	}
+	if added {
+		d.recount(keys)
 	}
 	d.keys = keys
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
@@ -255,6 +272,7 @@ func (d *callerDesk) limit(p limit.Policy, now time.Time) (is reconfigured) {
 			d.limits = limit.ReturningCaller(now)
 		}
 	}
+	d.policy = p
 	if is.missing = d.limits.Reconfigure(p, now); is.missing {
 		is.past = d.limits.Missing(now)
 	}

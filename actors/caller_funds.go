@@ -70,7 +70,7 @@ func (s *System) Steady(do func() error) error {
 // call it within one Steady. It waits for nothing.
 func (s *System) Repriced(key, user, group, paidBy string, at time.Time, cost money.Amount, upstreams []UsedUpstream) {
 	owner, dir := callerID(user, key), s.dir.Load()
-	if r := dir.callers[owner]; r != nil && cost != 0 {
+	if r := dir.caller(owner); r != nil && cost != 0 {
 		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: key, PaidBy: paidBy, At: at, Cost: cost}})
 	}
 	if r := dir.keys[key]; r != nil && r.id != owner && cost != 0 {

@@ -119,25 +119,12 @@ func (s *System) reserve(p Pass, worst money.Amount) (paidBy string, no limit.Re
 	return is.paidBy, is.refusal
 }
 
-// spendCaller counts what was not reserved: the difference that a repricing makes, or what a request has cost that outlived the
-// actor which let it in.
+// spendCaller counts what was not reserved: the difference that a repricing makes, or what a request has cost whose key has moved
+// to another caller meanwhile.
 type spendCaller struct {
 	quiet
 	limit.Spent
 	left bool // of such a request
-}
-
-// outlived tells what a request has cost to the actor that its caller has by now, when it has been removed and is back. One that is
-// being made is found when it is.
-func (s *System) outlived(p Pass) {
-	if s.tookOver(p) {
-		return
-	}
-	go func() {
-		s.changing.Lock()
-		defer s.changing.Unlock()
-		s.tookOver(p)
-	}()
 }
 
 // movedOn tells what a request has cost to the actor to which its key has moved meanwhile.
@@ -145,13 +132,4 @@ func (s *System) movedOn(p *Pass) {
 	if r := s.dir.Load().keys[p.Key]; r != nil && r.pid != p.pid && r.id != p.Caller {
 		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, At: p.bill.At, Cost: p.bill.Cost, Moved: true}, left: true})
 	}
-}
-
-func (s *System) tookOver(p Pass) bool {
-	r := s.dir.Load().callers[p.Caller]
-	if r == nil || r.pid == p.pid {
-		return false
-	}
-	s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, PaidBy: p.paidBy, At: p.bill.At, Cost: p.bill.Cost}, left: true})
-	return true
 }

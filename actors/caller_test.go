@@ -158,8 +158,7 @@ func TestACallerWaitsForAWhileOnly(t *testing.T) {
 func TestCallersFollowTheLayout(t *testing.T) {
 	h := openHouse(t, family())
 	h.enter(t, "x", "nobody").ends(UnknownCaller)
-	h.enter(t, "r0", "alone").ends("")
-	p := h.enter(t, "r1", "k1").ends("")
+	alone, p := h.enter(t, "r0", "alone").ends(""), h.enter(t, "r1", "k1").ends("")
 	waitsAlone, waitsKey := h.enter(t, "r2", "alone").waits(), h.enter(t, "r3", "k1").waits()
 	l := family()
 	l.Keys = l.Keys[1:2] // only k2 is left
@@ -168,6 +167,7 @@ func TestCallersFollowTheLayout(t *testing.T) {
 	waitsKey.ends(Evicted)
 	h.enter(t, "r4", "k1").ends(UnknownCaller)
 	h.Leave(p)
+	h.Leave(alone)
 	l.Users = nil // the key's user is gone: the key stands alone
 	h.Reconfigure(l)
 	h.enter(t, "r5", "k2").ends("")

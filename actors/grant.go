@@ -3,6 +3,8 @@ package actors
 import (
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/penstock/penstock/domain/breaker"
 )
 
@@ -23,6 +25,7 @@ type (
 	tryLease struct {
 		quiet
 		grant *grant
+		from  *actor.PID
 	}
 	leaseAnswer struct {
 		quiet

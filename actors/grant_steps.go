@@ -74,7 +74,7 @@ func (u *upstreamDesk) askNext(g *grant, now time.Time) bool {
 		if !u.may(c, g, now) || !u.acquireOwn(c, g, now) {
 			continue
 		}
-		g.asked, g.now = c, now
+		g.asked, g.now, g.ask.from = c, now, u.self
 		u.sys.send(c.pid, &g.ask)
 		return true
 	}
@@ -86,11 +86,11 @@ func (u *upstreamDesk) answered(g *grant, now time.Time) {
 	c := g.asked
 	switch g.verdict {
 	case verdictYes:
-		if g.void != "" || u.validOwn(c, g, now) {
+		if g.void != "" || u.children[c.spec.ID] == c && u.validOwn(c, g, now) {
 			u.settle(g, now)
 			return
 		}
-		u.freeAccount(c, g.id) // its own breaker opened meanwhile
+		u.freeAccount(c, g.id) // its own breaker opened meanwhile, or it was removed
 	default:
 		c.refused(g, now)
 	}

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
+	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/limit"
 )
@@ -26,19 +25,25 @@ func (l *Layout) born(kind catalog.Kind, id string) bool {
 	return l.Born[catalog.Ref{Kind: kind, ID: id}]
 }
 
-// reconfigureUpstream gives an upstream its settings and all its accounts. The reply lists the accounts' actors; nil
-// means that the actor failed.
+// reconfigureUpstream gives an upstream its settings and all its accounts.
 type reconfigureUpstream struct {
 	quiet
 	spec     catalog.Upstream
-	accounts []catalog.Account
-	reply    chan []*accountRef
+	accounts []seated
+	figures  *upstreamFigures // where it shows itself from here on
+	reply    chan bool        // false: the actor failed
+}
+
+// seated is an account at its upstream.
+type seated struct {
+	*accountRef
+	spec catalog.Account
 }
 
 // Reconfigure makes the actors follow a layout: new ones are started, changed ones are told, removed ones are stopped.
 // It is in force when it returns. Nobody who holds a slot loses it: fewer slots mean no new grants until enough are
-// freed, and holders of a removed upstream just finish. Waiters of an upstream that was removed or is not active any
-// more are evicted. After Stop it does nothing.
+// freed, and holders of what is removed just finish: should it come back meanwhile, its slots are still taken. Waiters of an
+// upstream that was removed or is not active any more are evicted. After Stop it does nothing.
 func (s *System) Reconfigure(l Layout) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -56,13 +61,9 @@ func (s *System) Reconfigure(l Layout) {
 		accounts[a.Upstream] = append(accounts[a.Upstream], a)
 	}
 	for _, spec := range l.Upstreams {
-		r := was.upstreams[spec.ID]
-		if r == nil {
-			d := newUpstreamDesk(s, spec)
-			r = &upstreamRef{ref: s.spawn("upstream/"+spec.ID, d), id: spec.ID, figures: d.figures}
-		}
+		r := s.placeUpstream(spec, was)
 		is.upstreams[spec.ID], view.upstreams[spec.ID] = r, r.figures
-		for _, a := range s.instruct(r, spec, accounts[spec.ID], was) {
+		for _, a := range s.instruct(r, spec, s.seat(accounts[spec.ID], was), was) {
 			is.accounts[a.id], view.accounts[a.id] = a, a.figures
 			view.of[spec.ID] = append(view.of[spec.ID], accountSpot{a.id, a.figures})
 		}
@@ -70,74 +71,91 @@ func (s *System) Reconfigure(l Layout) {
 	}
 	callers, past := s.placeCallers(l, was, is)
 	s.learnPast(is, callers, past, s.placeBudgets(l.Budgets))
+	removed := s.part(was, is)
 	s.dir.Store(is)
 	s.board.view.Store(view)
-	s.retireRemoved(was, is)
-}
-
-// instruct tells an upstream its settings and returns its accounts; those that it had when it failed to take them.
-func (s *System) instruct(r *upstreamRef, spec catalog.Upstream, accounts []catalog.Account, was *directory) []*accountRef {
-	m := &reconfigureUpstream{spec: spec, accounts: accounts, reply: make(chan []*accountRef, 1)}
-	s.send(r.pid, m)
-	if refs := answered(m.reply, r.gone, nil); refs != nil {
-		return refs
-	}
-	s.log.Error("upstream kept its old settings", "upstream", spec.ID)
-	var old []*accountRef
-	for _, a := range was.accounts {
-		if a.figures.upstream == spec.ID {
-			old = append(old, a)
-		}
-	}
-	return old
-}
-
-func (s *System) retireRemoved(was, is *directory) {
-	var removed []ref
-	for id, r := range was.upstreams {
-		if is.upstreams[id] == nil {
-			removed = append(removed, r.ref)
-		}
-	}
-	for id, r := range was.callers {
-		if is.callers[id] == nil {
-			removed = append(removed, r.ref)
-		}
-	}
 	if err := s.retire(context.Background(), removed); err != nil {
 		s.log.Error("removed actors did not stop", "error", err)
 	}
 }
 
-// reconfigure takes new settings. It cannot fail half-way: children are started before anything else is changed.
-func (u *upstreamDesk) reconfigure(ctx actor.Context, m *reconfigureUpstream, now time.Time) []*accountRef {
+// placeUpstream finds the actor of an upstream, or starts it.
+func (s *System) placeUpstream(spec catalog.Upstream, was *directory) *upstreamRef {
+	if r := was.upstreams[spec.ID]; r != nil {
+		return r
+	}
+	if r := was.leaving.upstreams[spec.ID]; r != nil { // it is back
+		return &upstreamRef{ref: r.ref, id: r.id, figures: &upstreamFigures{}}
+	}
+	d := newUpstreamDesk(s, spec)
+	return &upstreamRef{ref: s.spawn("upstream/"+spec.ID, d), id: spec.ID, figures: d.figures}
+}
+
+// seat finds the actors of an upstream's accounts, or starts them. The figures are new ones where an account is new at it.
+func (s *System) seat(accounts []catalog.Account, was *directory) []seated {
+	list := make([]seated, 0, len(accounts))
+	for _, spec := range accounts {
+		r := was.accounts[spec.ID]
+		switch old := was.leaving.accounts[spec.ID]; {
+		case r != nil && r.figures.upstream == spec.Upstream:
+		case r != nil:
+			r = &accountRef{ref: r.ref, id: r.id, figures: &accountFigures{upstream: spec.Upstream}}
+		case old != nil:
+			r = &accountRef{ref: old.ref, id: old.id, figures: &accountFigures{upstream: spec.Upstream}}
+		default:
+			d := newAccountDesk(s, spec.ID)
+			r = &accountRef{ref: s.spawn("account/"+spec.ID, d), id: spec.ID, figures: &accountFigures{upstream: spec.Upstream}}
+		}
+		list = append(list, seated{r, spec})
+	}
+	return list
+}
+
+// instruct tells an upstream its settings and returns its accounts; those that it had when it failed to take them.
+func (s *System) instruct(r *upstreamRef, spec catalog.Upstream, accounts []seated, was *directory) (has []*accountRef) {
+	m := &reconfigureUpstream{spec: spec, accounts: accounts, figures: r.figures, reply: make(chan bool, 1)}
+	s.send(r.pid, m)
+	if answered(m.reply, r.gone, false) {
+		for _, a := range accounts {
+			has = append(has, a.accountRef)
+		}
+		return has
+	}
+	s.log.Error("upstream kept its old settings", "upstream", spec.ID)
+	for _, a := range accounts {
+		if known := was.accounts[a.id]; known == nil && was.leaving.accounts[a.id] == nil {
+			s.engine.Root.Poison(a.pid) // it has not begun
+		}
+	}
+	for _, a := range was.accounts {
+		if a.figures.upstream == spec.ID {
+			has = append(has, a)
+		}
+	}
+	return has
+}
+
+// reconfigure takes new settings. Who has a slot keeps it, also of an account that is not here any more.
+func (u *upstreamDesk) reconfigure(m *reconfigureUpstream, now time.Time) {
 	children := make(map[string]*child, len(m.accounts))
-	refs := make([]*accountRef, 0, len(m.accounts))
-	for _, spec := range m.accounts {
-		c := u.children[spec.ID]
-		if c == nil {
-			c = u.spawnChild(ctx, spec)
-		} else {
-			u.sys.send(c.pid, &reconfigureAccount{spec: spec})
+	for _, a := range m.accounts {
+		c := u.children[a.id]
+		if c == nil || c.figures != a.figures {
+			c = &child{ref: a.ref, figures: a.figures}
 		}
-		c.spec, c.full, c.inactive = spec, false, false
-		children[spec.ID] = c
-		refs = append(refs, &accountRef{ref: c.ref, id: spec.ID, figures: c.figures})
+		u.sys.send(c.pid, &reconfigureAccount{spec: a.spec, upstream: u.self, figures: a.figures})
+		c.spec, c.full, c.inactive = a.spec, false, false
+		children[a.id] = c
 	}
-	for id, c := range u.children {
-		if children[id] == nil {
-			ctx.Poison(c.pid) // answers what it was asked before
-			if u.own != nil {
-				u.own.RemoveAccount(id)
-			}
-		}
-	}
+	u.dismiss(children)
 	u.children, u.spec = children, m.spec
+	if u.figures != m.figures { // it is back, or leaves
+		u.figures, u.breaker = m.figures, breaker.New(u.id, m.spec.Breaker.Policy(), now)
+	}
 	u.gate.Reconfigure(gatePolicy(&m.spec))
 	u.breaker.Reconfigure(m.spec.Breaker.Policy())
 	u.ownBreakers()
 	u.evictHopeless()
-	return refs
 }
 
 // evictHopeless throws out who cannot be served any more: everybody when the upstream is not active, else those whose
@@ -157,16 +175,4 @@ func (u *upstreamDesk) evictHopeless() {
 	for g := u.pending.head; g != nil; g = g.next {
 		g.void = UnknownUpstream
 	}
-}
-
-func (u *upstreamDesk) spawnChild(ctx actor.Context, spec catalog.Account) *child {
-	d := newAccountDesk(u.sys, ctx.Self(), spec)
-	r := ref{gone: make(chan struct{})}
-	name := "account/" + spec.ID
-	pid, err := ctx.SpawnNamed(u.sys.props(name, d, r.gone), u.sys.unique(name))
-	if err != nil {
-		panic(err) // names are unique by construction
-	}
-	r.pid = pid
-	return &child{ref: r, spec: spec, figures: d.figures}
 }

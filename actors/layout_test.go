@@ -78,7 +78,7 @@ func TestWhoCannotBeServedAnyMoreIsEvicted(t *testing.T) {
 
 func TestARemovedUpstreamIsUnknownAndComesBackEmpty(t *testing.T) {
 	h := openHouse(t, one(1, 0))
-	x := h.take("x", onU)
+	h.Release(h.take("x", onU), nil)
 	h.Reconfigure(Layout{})
 	h.refused("r1", onU, UnknownUpstream)
 	if _, ok := h.Board().Figures("u"); ok {
@@ -88,10 +88,10 @@ func TestARemovedUpstreamIsUnknownAndComesBackEmpty(t *testing.T) {
 		t.Fatal("its account is still on the board")
 	}
 	h.Reconfigure(one(1, 0))
-	y := h.take("r2", onU)
-	h.Release(x, nil) // of the removed one: harmless
-	h.refused("r3", onU, ConcurrencyFull)
-	h.Release(y, nil)
+	if st := h.status("u"); st.Totals.Granted != 0 {
+		t.Fatalf("%+v", st)
+	}
+	h.Release(h.take("r2", onU), nil)
 	h.holds("u", 0, 0)
 }
 

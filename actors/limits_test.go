@@ -124,18 +124,18 @@ func TestARequestThatOutlivesItsUserIsStillSpent(t *testing.T) {
 	h.Reconfigure(Layout{})
 	h.passTime(time.Second)
 	early := a
-	early.paid, early.bill = true, limit.Settlement{At: h.now(), Cost: money.USD} // before it is back: the history tells it
+	early.paid, early.bill = true, limit.Settlement{At: h.now(), Cost: money.USD}
 	h.Reconfigure(Layout{})
 	h.passTime(time.Second)
 	h.Reconfigure(l)
 	h.Leave(early)
 	h.settled(b, 2*money.USD, 1)
 	v := h.viewed(t, "k")
-	if v.Balance == nil || v.Balance.Spent != 2*money.USD || v.Balance.Reserved != 0 || v.Keys[0].Sums[0].Spent != 2*money.USD {
+	if v.Balance == nil || v.Balance.Spent != 3*money.USD || v.Balance.Reserved != 0 || v.Keys[0].Sums[0].Spent != 3*money.USD {
 		t.Errorf("%+v %+v", v.Balance, v.Keys)
 	}
 	h.settled(admit("c"), money.USD, 1)
-	if v := h.viewed(t, "k"); v.Balance.Spent != 3*money.USD || v.Open != 0 {
+	if v := h.viewed(t, "k"); v.Balance.Spent != 4*money.USD || v.Open != 0 {
 		t.Errorf("%+v", v.Balance)
 	}
 }

@@ -22,12 +22,15 @@ func TestWhatHappensWhileAnAccountIsAsked(t *testing.T) {
 	}{
 		{"the breaker opens (A43)", func(*house) any { return &switchBreaker{open: true, done: make(chan error, 1)} }, CircuitOpen, Evicted, 0},
 		{"the attempt is cancelled (A60, A64)", func(*house) any { return &cancelLease{id: req("r").ID} }, Aborted, Aborted, 0},
-		{"the upstream is switched off", func(*house) any {
-			return &reconfigureUpstream{spec: off, accounts: []catalog.Account{acc("a", "u", 1)}, reply: make(chan []*accountRef, 1)}
+		{"the upstream is switched off", func(h *house) any {
+			return &reconfigureUpstream{spec: off, accounts: h.seat([]catalog.Account{acc("a", "u", 1)}, h.dir.Load()), figures: h.dir.Load().upstreams["u"].figures, reply: make(chan bool, 1)}
 		}, UnknownUpstream, Evicted, 0},
-		{"its slots are taken away: nobody is thrown out", func(*house) any {
-			return &reconfigureUpstream{spec: up("u", 0, -1), accounts: []catalog.Account{acc("a", "u", 1)}, reply: make(chan []*accountRef, 1)}
+		{"its slots are taken away: nobody is thrown out", func(h *house) any {
+			return &reconfigureUpstream{spec: up("u", 0, -1), accounts: h.seat([]catalog.Account{acc("a", "u", 1)}, h.dir.Load()), figures: h.dir.Load().upstreams["u"].figures, reply: make(chan bool, 1)}
 		}, "", "", 1},
+		{"its account is removed", func(h *house) any {
+			return &reconfigureUpstream{spec: up("u", 1, -1), figures: h.dir.Load().upstreams["u"].figures, reply: make(chan bool, 1)}
+		}, NoAccount, Evicted, 0},
 		{"a stranger leaves the queue", func(*house) any { return &leaveQueue{id: req("other").ID} }, "", "", 1},
 	} {
 		for _, queued := range []bool{false, true} {

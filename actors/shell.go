@@ -27,6 +27,8 @@ type ref struct {
 	gone chan struct{} // closed when the actor has stopped: what was asked after that is never answered
 }
 
+func (r ref) at() ref { return r }
+
 // shell is the protoactor side of every desk. A panic ends at the shell, so that no supervisor ever restarts or stops
 // the actor, which would lose its messages.
 type shell struct {

@@ -5,6 +5,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,7 @@ type System struct {
 	history  History
 	unread   unread      // could not be read; under changing, as the next
 	retry    *time.Timer // that reads it again
+	strays   []stray     // under changing
 	settling passage     // of ends of requests: from their moment until they are on their way to the store and told to the limits
 	funds    func(user string) Funds
 	budgets  atomic.Pointer[ref] // the actor that has the shared ones; nil before there are any
@@ -72,6 +74,7 @@ type directory struct {
 	callers   map[CallerID]*callerRef
 	keys      map[string]*callerRef
 	rated     bool // a caller has a limit of rates
+	leaving   leaving
 }
 
 type upstreamRef struct {
@@ -287,13 +290,8 @@ func (s *System) Stop(ctx context.Context) error {
 	}
 	d := s.dir.Swap(&directory{})
 	s.board.view.Store(nil)
-	var all []ref
-	for _, r := range d.upstreams {
-		all = append(all, r.ref)
-	}
-	for _, r := range d.callers {
-		all = append(all, r.ref)
-	}
+	all := slices.Concat(
+		addresses(d.upstreams, d.leaving.upstreams), addresses(d.accounts, d.leaving.accounts), addresses(d.callers, d.leaving.callers))
 	if r := s.budgets.Load(); r != nil {
 		all = append(all, *r)
 	}

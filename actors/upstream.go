@@ -21,9 +21,10 @@ type upstreamDesk struct {
 	own      *breaker.Set // of single accounts and models; nil: the settings ask for none
 	notes    map[LeaseID]note
 	children map[string]*child
-	resort   bool      // who waits may be a last resort, to which an ordinary block does not matter
-	pending  grantList // slots set aside while an account is asked
-	serving  *grant    // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
+	former   map[string]*child // accounts that are its own no more, while leases of theirs are held
+	resort   bool              // who waits may be a last resort, to which an ordinary block does not matter
+	pending  grantList         // slots set aside while an account is asked
+	serving  *grant            // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
 	alarm    alarm
 	recalls  map[LeaseID]chan struct{} // of those that an operator wants back: closed when the slot is free
 	closed   bool                      // stopping: everybody was answered
@@ -134,20 +135,25 @@ func (u *upstreamDesk) receive(ctx actor.Context, msg any) {
 		}
 		m.done <- nil
 	case *reconfigureUpstream:
-		m.reply <- u.reconfigure(ctx, m, now)
+		u.reconfigure(m, now)
+		m.reply <- true
+	case *depart:
+		u.depart(now)
+		m.reply <- u.gate.Held()
 	case *statusUpstream:
 		m.reply <- u.status()
 	}
 }
 
 // finish takes an outcome and frees the lease when it is over. Of a lease that is not held, nothing is believed: it
-// was released before, and its outcome with it.
+// was released before, and its outcome with it. Nor of one from before the upstream was removed and came back, which has no
+// permit.
 func (u *upstreamDesk) finish(m *finishLease, now time.Time) {
 	h := u.gate.Holder(m.id)
 	if h == nil || h.Phase == gate.Granting {
 		return
 	}
-	if m.told {
+	if m.told && h.Generation != 0 {
 		u.observe(h, &m.outcome, now)
 	}
 	if m.free {
@@ -180,6 +186,9 @@ func (u *upstreamDesk) observe(h *gate.Holder, o *Outcome, now time.Time) {
 // release frees a holder here and at its account; a probe without an outcome is freed uncounted.
 func (u *upstreamDesk) release(h *gate.Holder, now time.Time) {
 	id, c := h.ID, u.children[h.Account]
+	if c == nil {
+		c = u.former[h.Account]
+	}
 	u.breaker.Cancel(breaker.Permit{Generation: h.Generation, Probe: h.Probe})
 	u.unnote(id, h.Account)
 	u.gate.Release(id, now)
@@ -187,7 +196,7 @@ func (u *upstreamDesk) release(h *gate.Holder, now time.Time) {
 	u.freeAccount(c, id)
 }
 
-// freeAccount tells an account to free a slot; nil: it was removed. The account gets this before any later TryLease,
+// freeAccount tells an account to free a slot; nil: there is none. The account gets this before any later TryLease,
 // so that it may be taken for free from here on.
 func (u *upstreamDesk) freeAccount(c *child, id LeaseID) {
 	if c == nil {

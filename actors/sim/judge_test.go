@@ -318,6 +318,11 @@ func (l *law) probes(tales map[string]*tale) {
 			at := d.Upstream
 			if l.spec(at).Breaker.PerAccountModel() { // a probe of that account and model, or of all
 				at, spell = at+"/"+d.Account+"/"+c.call.Ask.Model, 0
+				for _, back := range l.returned[d.Upstream] {
+					if back <= from {
+						spell++
+					}
+				}
 			}
 			if flights[at] == nil {
 				flights[at], good[at] = map[int][]probe{}, map[int][]time.Duration{}

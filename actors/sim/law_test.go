@@ -32,6 +32,7 @@ type law struct {
 	queues             map[string]lookAt              // the last look
 	spells             map[pair]*spell                // of two keys that wait at one upstream
 	totals             map[string]actors.TotalsStatus // at the end
+	returned           map[string][]time.Duration     // upstreams that were removed and came back
 }
 
 // owner is what has slots.
@@ -60,7 +61,7 @@ type turn struct {
 }
 
 func newLaw(w *world) *law {
-	return &law{w: w, turns: map[string][]turn{}, blocks: map[string]time.Time{}, probed: map[string]bool{}}
+	return &law{w: w, turns: map[string][]turn{}, returned: map[string][]time.Duration{}, blocks: map[string]time.Time{}, probed: map[string]bool{}}
 }
 
 func (l *law) fault(format string, args ...any) {
@@ -249,6 +250,36 @@ func (l *law) obeyed(id, action string) {
 	f, _ := l.p.system.Board().Figures(id)
 	if want := map[string]breaker.State{"open": breaker.StateOpen, "close": breaker.StateClosed}[action]; f.Breaker != want {
 		l.fault("breaker of %s is %v after %s", id, f.Breaker, action)
+	}
+}
+
+// returns: these are removed, and come back with nothing known of them but their calls.
+func (l *law) returns(all []catalog.Resource) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range all {
+		switch r := r.(type) {
+		case *catalog.Upstream:
+			for _, of := range l.breakers {
+				delete(of, r.ID)
+			}
+			l.turns[r.ID] = append(l.turns[r.ID], turn{l.w.since(), false, breaker.StateClosed})
+			l.returned[r.ID] = append(l.returned[r.ID], l.w.since())
+			delete(l.queues, r.ID)
+		case *catalog.Account:
+			for key := range l.blocks {
+				if strings.HasPrefix(key, r.ID+"/") {
+					delete(l.blocks, key)
+					delete(l.probed, key)
+				}
+			}
+			for key, of := range l.breakers {
+				if key.Account == r.ID {
+					delete(of, r.Upstream)
+				}
+			}
+			l.returned[r.Upstream] = append(l.returned[r.Upstream], l.w.since())
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock/actors"
 	"github.com/penstock/penstock/domain/breaker"
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 // operate is the operator's hand on breakers and blocks. It is in force when the command returns.
@@ -33,6 +34,39 @@ func (w *world) operate() {
 			w.law.fault("unblock %s: %v", a.ID, err)
 		}
 	}
+}
+
+// again removes something from the catalogue and adds it again, as who mends a file does: an upstream with its accounts, an
+// account, or a key. Calls that are running still have its slots.
+func (w *world) again() {
+	d := w.dice
+	var all []catalog.Resource
+	var kinds []catalog.Kind
+	switch d.IntN(3) {
+	case 0:
+		u := w.ups[d.IntN(len(w.ups))]
+		all, kinds = append(all, u), append(kinds, catalog.KindUpstream)
+		for _, a := range w.accs {
+			if a.Upstream == u.ID {
+				all, kinds = append(all, a), append(kinds, catalog.KindAccount)
+			}
+		}
+	case 1:
+		all, kinds = append(all, w.accs[d.IntN(len(w.accs))]), append(kinds, catalog.KindAccount)
+	case 2:
+		all, kinds = append(all, w.keys[d.IntN(len(w.keys))]), append(kinds, catalog.KindKey)
+	}
+	w.trace("configured: %s %s is removed and added again", kinds[0], all[0].Ident())
+	w.law.configured()
+	for i := len(all) - 1; i >= 0; i-- {
+		w.decide(catalog.Remove{Kind: kinds[i], ID: all[i].Ident()})
+	}
+	w.law.returns(all)
+	w.enforce()
+	for _, r := range all {
+		w.decide(catalog.Apply{Resource: r})
+	}
+	w.enforce()
 }
 
 // recall takes the slot of a call that is under way back by hand.

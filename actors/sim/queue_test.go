@@ -106,6 +106,9 @@ func (l *law) queued(tales map[string]*tale) {
 	for _, u := range l.w.ups {
 		t := l.totals[u.ID]
 		from := t.Queued - t.TimedOut - t.Aborted - t.Moved // what is left must have been served
+		if len(l.returned[u.ID]) > 0 {                      // it has counted anew
+			continue
+		}
 		if from < served[u.ID] || from > served[u.ID]+lost || l.w.quiet && (from != served[u.ID] || t.Aborted > 0) {
 			l.fault("%s: %d were served from the queue, which counts %+v", u.ID, served[u.ID], t)
 		}

@@ -203,14 +203,22 @@ func (w *world) apply(resources ...catalog.Resource) {
 		w.law.configured()
 	}
 	for _, r := range resources {
-		facts, err := catalog.Decide(w.state, catalog.Apply{Resource: r})
-		if err != nil {
-			panic(err) // the world is wrong
-		}
-		for _, f := range facts {
-			w.state.Evolve(f, w.state.Revision+1)
-		}
+		w.decide(catalog.Apply{Resource: r})
 	}
+	w.enforce()
+}
+
+func (w *world) decide(c catalog.Command) {
+	facts, err := catalog.Decide(w.state, c)
+	if err != nil {
+		panic(err) // the world is wrong
+	}
+	for _, f := range facts {
+		w.state.Evolve(f, w.state.Revision+1)
+	}
+}
+
+func (w *world) enforce() {
 	snap := catalog.Build(w.state, w.snap.Load())
 	if len(snap.Skipped) > 0 {
 		panic(fmt.Sprint(snap.Skipped))
@@ -296,7 +304,9 @@ func (w *world) abort() {
 
 func (w *world) reconfigure() {
 	d := w.dice
-	switch d.IntN(8) {
+	switch d.IntN(9) {
+	case 8:
+		w.again()
 	case 0, 1:
 		i := d.IntN(len(w.ups))
 		u := *w.ups[i]

@@ -133,6 +133,13 @@ func (g *Gate) Take(id LeaseID, key, account string, now time.Time) error {
 	return err
 }
 
+// Adopt counts a slot that its holder has taken already, before this gate was made or elsewhere; with or without room.
+func (g *Gate) Adopt(id LeaseID, key string, since time.Time) {
+	if h := g.holders.Add(id.Request, id.Attempt); h != nil {
+		h.ID, h.Key, h.Since, h.Phase = id, key, since, Granted
+	}
+}
+
 // Confirm makes a slot that was set aside a granted one. It says false when the lease holds none, was confirmed, or
 // was evicted meanwhile; then the owner gives it back.
 func (g *Gate) Confirm(id LeaseID, account string) bool {
