@@ -14,6 +14,10 @@ type alarm struct {
 	at    time.Time
 }
 
+// afterPanic is when an actor looks again whom it can serve after it has panicked at that: a panic that comes again and again
+// must not keep a processor busy.
+const afterPanic = time.Second
+
 // set has msg sent at a time, unless it will be sent before that; the zero time is never.
 func (a *alarm) set(s *System, to *actor.PID, at, now time.Time, msg any) {
 	if at.IsZero() || a.timer != nil && !at.Before(a.at) {

@@ -228,13 +228,14 @@ func (d *callerDesk) serve(now time.Time) {
 			return
 		}
 		m := w.Tag.(*admit)
+		no := d.limits.Check(w.ID.Request, now) // before the claim is won: then it can be answered
 		if !m.claim.grant() {
 			d.gate.Leave(w.ID, gate.Moved)
 			d.limits.Refund(w.ID.Request)
 			continue
 		}
 		d.gate.Leave(w.ID, gate.Served)
-		if no := d.limits.Check(w.ID.Request, now); !no.OK() { // others have spent meanwhile
+		if !no.OK() { // others have spent meanwhile
 			d.limits.Refund(w.ID.Request)
 			m.replies <- admitted{refusal: limited(no)}
 			continue
@@ -300,6 +301,8 @@ func (d *callerDesk) fault(msg any) {
 		d.settle(m) // of what has ended it does nothing
 	case *wakeCaller: // else nobody would be woken any more
 		d.alarm.rang()
+	case nil:
+		d.alarm.set(d.sys, d.self, d.sys.now().Add(afterPanic), d.sys.now(), &wakeCaller{})
 	}
 	turnAway(msg, LocalFault)
 }

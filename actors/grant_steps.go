@@ -59,10 +59,10 @@ func (u *upstreamDesk) duplicate(id LeaseID) Reason {
 // permit takes a permit for a slot that is set aside.
 func (u *upstreamDesk) permit(g *grant, h *gate.Holder, now time.Time) bool {
 	p, ok, fact := u.breaker.Acquire(now)
+	g.permit, h.Generation, h.Probe = p, p.Generation, p.Probe
 	if fact != nil {
 		u.record(fact, now)
 	}
-	g.permit, h.Generation, h.Probe = p, p.Generation, p.Probe
 	return ok
 }
 
@@ -71,10 +71,13 @@ func (u *upstreamDesk) askNext(g *grant, now time.Time) bool {
 	for g.at < len(g.accounts) {
 		c := u.children[g.accounts[g.at]]
 		g.at++
-		if !u.may(c, g, now) || !u.acquireOwn(c, g, now) {
+		if !u.may(c, g, now) {
 			continue
 		}
-		g.asked, g.now, g.ask.from = c, now, u.self
+		if g.asked = c; !u.acquireOwn(c, g, now) {
+			continue
+		}
+		g.now, g.ask.from = now, u.self
 		u.sys.send(c.pid, &g.ask)
 		return true
 	}

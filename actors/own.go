@@ -98,10 +98,10 @@ func (u *upstreamDesk) acquireOwn(c *child, g *grant, now time.Time) bool {
 		return true
 	}
 	p, ok, fact := u.own.Acquire(ownKey(c, g), now)
+	g.own = p
 	if fact != nil {
 		u.record(fact, now)
 	}
-	g.own = p
 	return ok
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/domain/money"
+	"github.com/penstock/penstock/events"
 )
 
 // explode makes the actor of an owner panic on its next messages of one type.
@@ -101,6 +102,69 @@ func TestAPanicWhileAWaiterIsServedTellsIt(t *testing.T) {
 		first.ends(LocalFault)
 		h.Release(second.served(), nil)
 		h.holds("u", 0, 0)
+	}
+}
+
+// A panic behind a message, when the next waiter is served, keeps no slot set aside: it costs that waiter its place only.
+func TestAPanicWhenTheNextOneIsServedKeepsNoSlot(t *testing.T) {
+	h := openHouse(t, Layout{})
+	h.onFact = panicOnce[*breaker.HalfOpened]()
+	l := Layout{Upstreams: []catalog.Upstream{up("u", 1, -1)}, Accounts: []catalog.Account{acc("a", "u", -1), acc("b", "u", -1)}}
+	l.Upstreams[0].Breaker.Per, l.Upstreams[0].Queue.Timeout = catalog.BreakerPerAccountModel, catalog.Duration(time.Hour)
+	h.Reconfigure(l)
+	both := Candidate{Upstream: "u", Accounts: []string{"a", "b"}, Model: "m"}
+	x := h.take("x", Candidate{Upstream: "u", Accounts: []string{"b"}, Model: "m"})
+	var ws []*waiter
+	for _, name := range []string{"r1", "r2"} {
+		w := h.wait(name, both)
+		w.queued()
+		ws = append(ws, w)
+	}
+	must(h.Switch("u", Switch{Open: true, Of: breaker.Key{Account: "a", Model: "m"}}))
+	h.passTime(200 * time.Second)
+	h.Release(x, nil)
+	ws[0].ends(LocalFault)
+	h.send(h.dir.Load().upstreams["u"].pid, &wakeUpstream{}) // the clock of the alarm stands still
+	if y := ws[1].served(); y.Account != "a" || !y.Probe {
+		t.Fatalf("%+v", y)
+	}
+	h.Release(ws[1].lease, nil)
+	h.holds("u", 0, 0)
+	h.take("z", both)
+	h.holds("u", 1, 0)
+}
+
+// panicOnce is an onFact that panics on the first fact of a kind.
+func panicOnce[F events.Fact]() func(events.Fact) {
+	over := false
+	return func(f events.Fact) {
+		if _, is := f.(F); is && !over {
+			over = true
+			panic("injected")
+		}
+	}
+}
+
+func TestAPanicAtAProbeKeepsItsPlaceFree(t *testing.T) {
+	for _, per := range []string{"", catalog.BreakerPerAccountModel} {
+		h := openHouse(t, Layout{})
+		h.onFact = panicOnce[*breaker.HalfOpened]()
+		l := one(1, 0)
+		l.Upstreams[0].Breaker.Per = per
+		h.Reconfigure(l)
+		of := breaker.Key{}
+		if per != "" {
+			of = breaker.Key{Account: "a", Model: "m"}
+		}
+		must(h.Switch("u", Switch{Open: true, Of: of}))
+		h.passTime(200 * time.Second)
+		ask := onU
+		ask.Model = "m"
+		h.refused("r1", ask, LocalFault)
+		if l := h.take("r2", ask); !l.Probe {
+			t.Fatalf("%+v", l)
+		}
+		h.holds("u", 1, 0)
 	}
 }
 

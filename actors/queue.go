@@ -101,15 +101,29 @@ func (u *upstreamDesk) serve(now time.Time) {
 		g := &j.grant
 		g.reset(j.party.want, g.accounts, w.Since)
 		g.queued = true
-		if !u.setAside(g, now) {
-			u.gate.Leave(w.ID, gate.Moved)
-			u.refuse(g, Refusal{Reason: LocalFault, Upstream: u.id})
+		if u.turn = g; !u.setAside(g, now) {
+			u.unserve()
 			continue
 		}
-		if u.serving = g; !u.askNext(g, now) {
+		u.serving = g
+		asked := u.askNext(g, now)
+		if u.turn = nil; !asked {
 			u.exhausted(g, now)
 			return
 		}
+	}
+}
+
+// unserve ends the turn of a waiter in a fault, such as a panic: it gives back what was set aside, and tells the waiter.
+func (u *upstreamDesk) unserve() {
+	g := u.turn
+	if g == nil {
+		return
+	}
+	u.turn = nil
+	u.drop(g)
+	if u.gate.Leave(g.id, gate.Moved) {
+		u.refuse(g, Refusal{Reason: LocalFault, Upstream: u.id})
 	}
 }
 

@@ -15,7 +15,8 @@ type desk interface {
 	receive(ctx actor.Context, msg any)
 	// after follows every message: what becomes possible by it, and the figures. It answers nobody's message.
 	after()
-	// fault is called after receive panicked on msg: it answers the asker and leaves nothing set aside for it.
+	// fault is called after receive panicked on msg: it answers the asker and leaves nothing set aside for it. nil: after
+	// panicked, and there will be another one in a while also when no message comes.
 	fault(msg any)
 	// stop answers everybody who still waits for something.
 	stop()
@@ -75,10 +76,14 @@ func (s *shell) receive(ctx actor.Context, msg any) {
 		if r == nil {
 			return
 		}
-		if s.report(msg, r); !received {
+		s.report(msg, r)
+		if !received {
 			s.guard(msg, func() { s.desk.fault(msg) })
-			s.guard(msg, s.desk.after)
+			if s.guard(msg, s.desk.after) {
+				return
+			}
 		}
+		s.guard(msg, func() { s.desk.fault(nil) })
 	}()
 	s.desk.receive(ctx, msg)
 	received = true
@@ -86,14 +91,15 @@ func (s *shell) receive(ctx actor.Context, msg any) {
 	over = true
 }
 
-// guard runs what must not fail the actor either.
-func (s *shell) guard(msg any, do func()) {
+// guard runs what must not fail the actor either. It says whether that went well.
+func (s *shell) guard(msg any, do func()) (well bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.report(msg, r)
 		}
 	}()
 	do()
+	return true
 }
 
 func (s *shell) report(msg, reason any) {

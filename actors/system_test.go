@@ -26,6 +26,7 @@ type house struct {
 	clock  atomic.Int64 // nanoseconds after testStart
 	mu     sync.Mutex
 	facts  []string
+	onFact func(events.Fact) // set before there is one; nil: nothing
 	layout Layout
 }
 
@@ -56,6 +57,9 @@ func (h *house) Record(stream, _ string, f events.Fact) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.facts = append(h.facts, stream+" "+reflect.TypeOf(f).Elem().Name())
+	if h.onFact != nil {
+		h.onFact(f)
+	}
 }
 
 func (h *house) recorded() string {

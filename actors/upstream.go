@@ -25,6 +25,7 @@ type upstreamDesk struct {
 	resort   bool              // who waits may be a last resort, to which an ordinary block does not matter
 	pending  grantList         // slots set aside while an account is asked
 	serving  *grant            // the waiter that is being served; hand-overs follow one another, so that tickets keep their order
+	turn     *grant            // the waiter whose turn it is, before an account is asked
 	alarm    alarm
 	recalls  map[LeaseID]chan struct{} // of those that an operator wants back: closed when the slot is free
 	closed   bool                      // stopping: everybody was answered
@@ -280,6 +281,9 @@ func (u *upstreamDesk) fault(msg any) {
 		}
 	case *wakeUpstream: // else nobody would be woken any more
 		u.alarm.rang()
+	case nil:
+		u.unserve()
+		u.alarm.set(u.sys, u.self, u.sys.now().Add(afterPanic), u.sys.now(), &wakeUpstream{})
 	}
 	turnAway(msg, LocalFault)
 }
