@@ -365,3 +365,38 @@ func TestTheSameAccountIsAskedAgainAfterAShortWait(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// What is removed and added again begins anew, and goes on so after a restart: breakers and blocks of its earlier life do not
+// come back.
+func TestARestartBringsNoBreakerOrBlockOfAnEarlierLifeBack(t *testing.T) {
+	r := newRig(t, nil)
+	up := r.upstream("a", fixed(), map[string]any{"breaker": map[string]any{"per": "account_model"}})
+	key := r.key("k", nil)
+	for path, body := range map[string]map[string]any{
+		"/api/v1/upstreams/a/breaker":  {"action": "open", "until": "2999-01-01T00:00:00Z"},
+		"/api/v1/accounts/a-1/block":   {"until": "2999-01-01T00:00:00Z"},
+		"/api/v1/upstreams/a/breaker?": {"action": "open", "until": "2999-01-01T00:00:00Z", "account": "a-1", "model": "gpt-5"},
+	} {
+		if status, body := r.admin("POST", path, body); status/100 != 2 {
+			t.Fatalf("%s: %d %s", path, status, body)
+		}
+	}
+	for _, path := range []string{"/api/v1/accounts/a-1", "/api/v1/upstreams/a"} {
+		if status, body := r.admin("DELETE", path, nil); status/100 != 2 {
+			t.Fatalf("%s: %d %s", path, status, body)
+		}
+	}
+	r.apply(map[string]any{"kind": "upstream", "id": "a", "base_url": up.URL(), "capabilities": []string{"openai_chat_compatible"},
+		"breaker": map[string]any{"per": "account_model"}},
+		map[string]any{"kind": "account", "id": "a-1", "upstream": "a", "api_key": "sk-new"})
+	for _, when := range []string{"when it is back", "after a restart"} {
+		if v := r.breaker("a"); v.Breaker.State != "closed" || len(v.Breaker.History) > 0 || len(v.Breakers) > 0 || v.Accounts[0].State != "ready" {
+			t.Errorf("%s: %+v", when, v)
+		}
+		if status := r.ask(key); status != 200 {
+			t.Errorf("%s: %d", when, status)
+		}
+		r.close()
+		r.open()
+	}
+}

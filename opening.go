@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/penstock/penstock/adapters/secrets"
 	"github.com/penstock/penstock/adapters/socket"
 	"github.com/penstock/penstock/adapters/telemetry"
+	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/domain/limit"
 	"github.com/penstock/penstock/events"
@@ -220,11 +222,19 @@ func (g *Gateway) openPlanes(ctx context.Context) error {
 	return err
 }
 
-// restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again.
+// restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again. What was
+// removed since and added again has begun anew.
 func (g *Gateway) restore(ctx context.Context) error {
+	born, err := g.born(ctx)
+	if err != nil {
+		return errors.Wrap(err, "restore breakers and blocks")
+	}
 	for _, prefix := range []string{"upstream/", "account/", "access/"} {
 		err := g.store.Find(ctx, events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
 			for _, f := range c.Facts {
+				if c.Position < born.of(c.Stream, f) {
+					continue
+				}
 				if err := g.system.Restore(f, c.At); err != nil {
 					g.log.Debug("breaker or block not restored", "stream", c.Stream, "error", err) // removed meanwhile
 				}
@@ -236,6 +246,42 @@ func (g *Gateway) restore(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// births is where upstreams, accounts and keys were added to the catalogue last.
+type births map[catalog.Ref]events.Position
+
+func (g *Gateway) born(ctx context.Context) (births, error) {
+	born := births{}
+	for _, kind := range []catalog.Kind{catalog.KindUpstream, catalog.KindAccount, catalog.KindKey} {
+		q := events.Query{StreamPrefix: "catalog/" + string(kind) + "/"}
+		err := events.FindReadable(ctx, g.store, q, func(c *events.Committed) {
+			for _, f := range c.Facts {
+				switch f.(type) {
+				case *catalog.UpstreamRegistered, *catalog.AccountRegistered, *catalog.KeyRegistered:
+					ref, _ := catalog.RefOfStream(c.Stream)
+					born[ref] = c.Position
+				}
+			}
+		}, nil)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return born, nil
+}
+
+// of is where that was added which a fact of a breaker, a block or a key's addresses is about.
+func (b births) of(stream string, fact events.Fact) events.Position {
+	kind, id, _ := strings.Cut(stream, "/")
+	if kind == "access" {
+		kind = string(catalog.KindKey)
+	}
+	at := b[catalog.Ref{Kind: catalog.Kind(kind), ID: id}]
+	if _, of, ok := breaker.KeyOf(fact); ok && of.Account != "" {
+		at = max(at, b[catalog.Ref{Kind: catalog.KindAccount, ID: of.Account}])
+	}
+	return at
 }
 
 // spent is the history of all requests, once everything that was appended before is stored. It is an error when the store is away:
