@@ -47,7 +47,7 @@ type closer struct {
 	book *books.Ledger // as it was read or said last; under turn once the gateway is open
 
 	known   sync.Mutex
-	partial string // the last day of which only whole sums are left; "" for none
+	partial map[string]bool // days of which only whole sums are left, of some requests at least
 }
 
 // still runs something while no day is closed and nothing is taken away.
@@ -260,18 +260,19 @@ func (c *closer) archive(ctx context.Context, folder string, f *books.Closed) (_
 	return a, errors.CombineErrors(at.Sync(), at.Close())
 }
 
-// note keeps the last day of which nothing but sums is left.
+// note keeps the days of which nothing but sums is left.
 func (c *closer) note(book *books.Ledger) {
 	c.known.Lock()
 	defer c.known.Unlock()
+	c.partial = map[string]bool{}
 	for i := range book.Closed {
 		f := &book.Closed[i]
 		if !book.Removed[f.Day] {
 			continue
 		}
-		c.partial = max(c.partial, f.Day)
+		c.partial[f.Day] = true
 		for _, l := range f.Lines {
-			c.partial = max(c.partial, l.Day)
+			c.partial[l.Day] = true
 		}
 	}
 }
@@ -285,9 +286,9 @@ func (c *closer) whole(q billing.Query) error {
 		at   time.Time
 	}{{"since", q.Since}, {"until", q.Until}} {
 		midnight := border.at.UTC().Truncate(24 * time.Hour)
-		if !border.at.IsZero() && !border.at.Equal(midnight) && books.DayOf(border.at) <= c.partial {
-			return errors.Wrapf(billing.ErrQuery, "%s: the events of that time were removed, there are whole days up to %s; more is in the archive",
-				border.name, c.partial)
+		if !border.at.IsZero() && !border.at.Equal(midnight) && c.partial[books.DayOf(border.at)] {
+			return errors.Wrapf(billing.ErrQuery, "%s: events of %s were removed, there is only the whole day; more is in the archive",
+				border.name, books.DayOf(border.at))
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package penstock_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
+	"github.com/penstock/penstock/projections/lawtest"
 )
 
 // A clock that was years ahead for a moment and was set right: what was stored in that moment must not keep all days behind it open
@@ -39,4 +41,37 @@ func TestAClockThatWasAheadForAMomentDoesNotKeepTheBooksOpen(t *testing.T) {
 	require.Equal(t, yesterday.Format(time.DateOnly), closed[0].Day)
 	require.EqualValues(t, 2, closed[0].Requests, "it belongs to the day by its place")
 	require.NoError(t, o.Close())
+}
+
+// What such a clock has billed in a far year is no reason to refuse bills of half a day until then, once it was taken away.
+func TestAClockThatWasAheadForAMomentDoesNotSpoilTheBillsUntilThen(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(map[string]any{"kind": "setting", "name": "retention.events", "value": "5"})
+	r.close()
+	history, err := lawtest.History{Seed: 5, Requests: 6, Start: time.Now().AddDate(4, 0, 0), Step: time.Second}.Appends()
+	require.NoError(t, err)
+	for i := range history { // ids are those of other requests
+		for k := range history[i].Rows {
+			row := &history[i].Rows[k]
+			if strings.HasPrefix(row.Stream, events.RequestStreams) {
+				row.Stream, row.Request = row.Stream+"-ahead", row.Request+"-ahead"
+			}
+		}
+	}
+	s, err := sqlite.OpenStore(filepath.Join(r.config.DataDir, "events.db"), sqlite.StoreOptions{})
+	require.NoError(t, err)
+	lawtest.Commits(t, s, history, 3)
+	require.NoError(t, s.Close())
+	first := past(t, r.config.DataDir)
+	r.open()
+	ask[items[struct{}]](r, "POST", "/api/v1/books/close", map[string]any{"until": midnight(time.Now()).AddDate(0, 0, -1).Format(time.DateOnly)})
+	require.NotZero(t, equal(t, r))
+	for at, want := range map[time.Time]int{
+		first.Add(6 * time.Hour):                             422,
+		midnight(time.Now()).Add(-6 * time.Hour):             200,
+		midnight(time.Now()).AddDate(4, 0, 0).Add(time.Hour): 422,
+	} {
+		status, body := r.admin("GET", "/api/v1/billing?since="+at.Format(time.RFC3339), nil)
+		require.Equal(t, want, status, "%s: %s", at, body)
+	}
 }
