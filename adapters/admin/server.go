@@ -56,6 +56,9 @@ type Server struct {
 // may be the same.
 const InstanceHeader = "X-Penstock-Instance"
 
+// NoSuchPath begins the detail of a 404 that is about the path, not about what it names.
+const NoSuchPath = "no such path"
+
 // Instance names this server until it ends. It is no secret.
 func (s *Server) Instance() string { return s.instance }
 
@@ -218,7 +221,7 @@ func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		writeProblem(w, http.StatusNotFound, "no such path: "+r.URL.Path)
+		writeProblem(w, http.StatusNotFound, NoSuchPath+": "+r.URL.Path)
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))

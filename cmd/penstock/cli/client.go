@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/secrets"
 	"github.com/penstock/penstock/domain/catalog"
 )
@@ -122,6 +123,9 @@ func (c *client) refusal(answer *http.Response, body []byte) error {
 	p := &problem{Status: answer.StatusCode}
 	if err := json.Unmarshal(body, p); err != nil || p.Title == "" {
 		return errors.Newf("%s answered %s: is it the admin API of a penstock?", c.base, answer.Status)
+	}
+	if p.Status == http.StatusNotFound && strings.HasPrefix(p.Detail, admin.NoSuchPath) { // not that there is no such user, key or request
+		return errors.WithHint(errors.Newf("%s answers: %s", c.base, p.Detail), "give the address of the admin API without a path; or that gateway is of another version")
 	}
 	if p.Status == http.StatusUnauthorized {
 		what := "refuses the admin token"
