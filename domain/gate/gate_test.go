@@ -279,3 +279,22 @@ func mustJoin(_ *Waiter, err error) {
 		panic(err)
 	}
 }
+
+// A slot that was taken elsewhere counts here beyond the limit, once, and is freed once.
+func TestAnAdoptedSlotCountsWhateverTheLimit(t *testing.T) {
+	one := 1
+	g := New(Policy{Slots: &one})
+	now := time.Unix(0, 0)
+	for _, name := range []string{"a", "b", "b"} {
+		g.Adopt(LeaseID{Request: name}, "k", now)
+	}
+	if err := g.Take(LeaseID{Request: "c"}, "k", "", now); err != ErrFull || g.Held() != 2 || g.Totals().Granted != 0 {
+		t.Fatalf("%v, %d held, %+v", err, g.Held(), g.Totals())
+	}
+	if !g.Free(LeaseID{Request: "b"}) || g.Free(LeaseID{Request: "b"}) || g.Room() {
+		t.Fatalf("%d held", g.Held())
+	}
+	if g.Free(LeaseID{Request: "a"}); !g.Room() {
+		t.Fatalf("%d held", g.Held())
+	}
+}
