@@ -183,6 +183,11 @@ func (u *upstreamDesk) drop(g *grant) {
 	u.gone(g.id)
 	u.breaker.Cancel(g.permit)
 	u.cancelOwn(g)
+	u.endTurn(g)
+}
+
+// endTurn lets the next waiter be served, if this one is.
+func (u *upstreamDesk) endTurn(g *grant) {
 	if u.serving == g {
 		u.serving = nil
 	}

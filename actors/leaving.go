@@ -94,14 +94,14 @@ func (u *upstreamDesk) depart(now time.Time) {
 	spec := u.spec
 	spec.Active = false
 	u.reconfigure(&reconfigureUpstream{spec: spec, figures: &upstreamFigures{}}, now)
-	u.own = nil
+	u.forgetOwn()
 	clear(u.notes)
 	for h := range u.gate.Holders {
 		own := u.gate.Holder(h.ID)
 		own.Generation, own.Probe = 0, false
 	}
 	for g := u.pending.head; g != nil; g = g.next {
-		g.permit, g.own = breaker.Permit{}, breaker.Permit{}
+		g.permit = breaker.Permit{}
 	}
 }
 

@@ -218,11 +218,26 @@ func (u *upstreamDesk) turned(fact any, now time.Time) {
 func (u *upstreamDesk) ownBreakers() {
 	switch p := u.spec.Breaker.Policy(); {
 	case !u.spec.Breaker.PerAccountModel():
-		u.own = nil
+		u.forgetOwn()
 	case u.own == nil:
 		u.own = breaker.NewSet(u.id, p)
 	default:
 		u.own.Reconfigure(p)
+	}
+}
+
+// forgetOwn takes the breakers of accounts and models away. Their permits are void: those of later ones have the same numbers.
+func (u *upstreamDesk) forgetOwn() {
+	if u.own == nil {
+		return
+	}
+	u.own = nil
+	for id, n := range u.notes {
+		n.own = breaker.Permit{}
+		u.notes[id] = n
+	}
+	for g := u.pending.head; g != nil; g = g.next {
+		g.own = breaker.Permit{}
 	}
 }
 

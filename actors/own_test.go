@@ -232,3 +232,34 @@ func TestSwitchingABreakerThatIsNotThereIsRefused(t *testing.T) {
 		t.Fatalf("%+v", no)
 	}
 }
+
+// Breakers of accounts and models that are taken away and set up again know nothing of the probes of the earlier ones.
+func TestProbesOfBreakersThatWereTakenAwayAreNotThoseOfTheNewOnes(t *testing.T) {
+	per, whole := one(-1, 0), one(-1, 0)
+	per.Upstreams[0].Breaker.Per = catalog.BreakerPerAccountModel
+	ask := onU
+	ask.Model = "m"
+	for _, outcome := range []*Outcome{nil, {Result: breaker.Success}, {Result: breaker.Failure, Class: "http_429", Model: "m"}} {
+		h := openHouse(t, per)
+		probe := func(name string) Lease {
+			must(h.Switch("u", Switch{Open: true, Of: breaker.Key{Account: "a", Model: "m"}}))
+			h.passTime(200 * time.Second)
+			l := h.take(name, ask)
+			if !l.Probe {
+				t.Fatalf("%+v", l)
+			}
+			return l
+		}
+		first := probe("r1")
+		h.Reconfigure(whole)
+		h.Reconfigure(per)
+		second := probe("r2")
+		h.Release(first, outcome)
+		h.refused("r3", ask, CircuitOpen)
+		if b := h.status("u").Breakers[0]; b.State != breaker.StateHalfOpen || !b.Probing {
+			t.Fatalf("%+v", b)
+		}
+		h.Release(second, nil)
+		h.take("r4", ask)
+	}
+}

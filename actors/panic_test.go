@@ -145,6 +145,35 @@ func panicOnce[F events.Fact]() func(events.Fact) {
 	}
 }
 
+// A panic at the last step of a grant, behind the confirmation of its slot, keeps nothing either.
+func TestAPanicWhenALeaseIsGivenKeepsNoSlot(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		h := openHouse(t, Layout{})
+		armed := &atomic.Bool{}
+		h.hooks.granted = func(Lease) {
+			if armed.Swap(false) {
+				panic("injected")
+			}
+		}
+		h.Reconfigure(one(1, -1))
+		if queued {
+			x := h.take("x", onU)
+			w := h.wait("r", onU)
+			w.queued()
+			armed.Store(true)
+			h.Release(x, nil)
+			w.ends(LocalFault)
+		} else {
+			armed.Store(true)
+			h.refused("r", onU, LocalFault)
+		}
+		h.Release(h.take("y", onU), nil)
+		w := h.wait("z", onU)
+		h.Release(w.served(), nil)
+		h.holds("u", 0, 0)
+	}
+}
+
 func TestAPanicAtAProbeKeepsItsPlaceFree(t *testing.T) {
 	for _, per := range []string{"", catalog.BreakerPerAccountModel} {
 		h := openHouse(t, Layout{})

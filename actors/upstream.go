@@ -266,9 +266,13 @@ func (u *upstreamDesk) fault(msg any) {
 		u.gate.Leave(m.party.want.ID, gate.Moved)
 	case *leaseAnswer:
 		g := m.grant
-		if g.verdict == verdictYes {
+		switch h := u.gate.Holder(g.id); {
+		case h != nil && h.Phase != gate.Granting: // given already, and nobody has heard of it
+			u.endTurn(g)
+			u.release(h, u.sys.now())
+		case g.verdict == verdictYes:
 			u.giveBack(g)
-		} else {
+		default:
 			u.drop(g)
 		}
 		if left := g.queued && u.gate.Leave(g.id, gate.Moved); left || !g.queued || g.won {
