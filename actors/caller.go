@@ -50,6 +50,7 @@ type callerDesk struct {
 	limits *limit.Caller
 	policy limit.Policy                // of the limits
 	heirs  map[string]*actor.PID       // who has a key now that was one of these, and counts its slots
+	late   map[string][]limit.Spent    // of keys that are moving: who has them next does not hear of it before
 	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
@@ -95,6 +96,7 @@ type reconfigureCaller struct {
 	quiet
 	slots  *int
 	keys   []catalog.Key
+	moving []catalog.Key // of these, to another caller
 	policy limit.Policy
 	reply  chan reconfigured
 }
@@ -149,7 +151,7 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 		d.depart(d.sys.now())
 		m.reply <- d.gate.Held()
 	case *bequeath:
-		m.reply <- d.bequeath(m)
+		m.reply <- d.bequeath(m, d.sys.now())
 	case *inherit:
 		d.inherit(m.holders)
 	case *reconfigureCaller:
@@ -260,7 +262,10 @@ func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigur
 	if added {
 		d.recount(keys)
 	}
-	d.keys = keys
+	d.keys, d.late = keys, make(map[string][]limit.Spent, len(m.moving))
+	for i := range m.moving {
+		d.late[m.moving[i].ID] = nil
+	}
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
 	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
 	d.bind(m.keys)

@@ -68,7 +68,11 @@ func (d *callerDesk) settle(m *leaveCaller) {
 		d.limits.Refund(m.id.Request)
 		return
 	}
-	if _, over, _ := d.limits.Settle(m.id.Request, m.bill); over > 0 {
+	_, over, ok := d.limits.Settle(m.id.Request, m.bill)
+	if list, moving := d.late[m.key]; ok && moving {
+		d.late[m.key] = append(list, limit.Spent{Key: m.key, At: m.bill.At, Cost: m.bill.Cost, Moved: true})
+	}
+	if over > 0 {
 		d.sys.log.Warn("a request has cost more than was set aside for it", "request_id", m.id.Request, "key", m.key, "over", over.String())
 	}
 }

@@ -1,6 +1,10 @@
 package actors
 
-import "github.com/penstock/penstock/domain/catalog"
+import (
+	"slices"
+
+	"github.com/penstock/penstock/domain/catalog"
+)
 
 // knows says that the actor was told exactly this before, so that a change of one key of many is told to one actor only.
 // Resources are never changed in place: what is the same pointer is the same, and what is not is told again.
@@ -23,6 +27,22 @@ func (r *callerRef) knows(u *catalog.User, keys []catalog.Key) bool {
 func sameKey(a, b *catalog.Key) bool {
 	return a.ID == b.ID && a.User == b.User && a.Group == b.Group && a.Slots == b.Slots && a.Limits == b.Limits && a.Budget == b.Budget &&
 		a.MaxIPs == b.MaxIPs && a.IPWindow == b.IPWindow
+}
+
+// moving are the keys of before that another caller has now, and this one serves until the other is found: it may take a while
+// until that knows what was spent before.
+func (r *callerRef) moving(own, all []catalog.Key) []catalog.Key {
+	stays := make(map[string]bool, len(own))
+	for i := range own {
+		stays[own[i].ID] = true
+	}
+	var moving []catalog.Key
+	for _, was := range r.keys {
+		if !stays[was.ID] && slices.ContainsFunc(all, func(k catalog.Key) bool { return k.ID == was.ID }) {
+			moving = append(moving, was)
+		}
+	}
+	return moving
 }
 
 // take notes where the actor of a caller is found.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/gate"
+	"github.com/penstock/penstock/domain/limit"
 )
 
 // What is removed from the catalogue while its slots are taken lives on until they are free: calls that are running take up
@@ -176,13 +177,26 @@ type (
 
 func (m *bequeath) refuse(Reason) { tell(m.reply, 1) } // not yet: it is told again
 
-func (d *callerDesk) bequeath(m *bequeath) int {
+func (d *callerDesk) bequeath(m *bequeath, now time.Time) int {
+	if d.keys[m.key] != nil {
+		delete(d.keys, m.key)
+		d.evict(Evicted, func(key string) bool { return key == m.key })
+		delete(d.bound, m.key)
+		d.policy.Keys = slices.DeleteFunc(d.policy.Keys, func(k limit.Key) bool { return k.ID == m.key })
+		d.limits.Reconfigure(d.policy, now)
+	}
 	var holders []gate.Holder
 	for h := range d.gate.Holders {
 		if h.Key == m.key {
 			holders = append(holders, h)
 		}
 	}
+	for _, x := range d.late[m.key] {
+		if m.heir != nil {
+			d.sys.send(m.heir, &spendCaller{Spent: x, left: true})
+		}
+	}
+	delete(d.late, m.key)
 	switch {
 	case m.heir == nil || len(holders) == 0:
 		delete(d.heirs, m.key)

@@ -122,6 +122,44 @@ func TestARequestThatEndsWhileItsUserComesBackIsSpent(t *testing.T) {
 	}
 }
 
+// A key that moves to another user is served all the time, also while it is read what it has spent before.
+func TestAKeyThatMovesIsServedWhileItsPastIsRead(t *testing.T) {
+	of := func(user string) Layout {
+		return Layout{
+			Users: []catalog.User{{ID: "u"}, {ID: "v"}},
+			Keys:  []catalog.Key{{ID: "k", User: user, Slots: count(2), Limits: &catalog.Limits{Budget: "9"}}, {ID: "other", User: "u"}},
+		}
+	}
+	h := openHouse(t, of("u"))
+	told := &past{}
+	h.history = told.read
+	var p Pass
+	told.whileRead(func() (err error) {
+		var no *Refusal
+		if p, no = h.Admit("user/u", "k", req("a"), nil); no != nil {
+			t.Errorf("while it moves: %+v", *no)
+		}
+		ended, no := h.Admit("user/u", "k", req("ends"), nil)
+		if no != nil {
+			t.Errorf("while it moves: %+v", *no)
+		}
+		h.settled(ended, money.USD, 1)
+		return nil
+	})
+	h.Reconfigure(of("v"))
+	q := h.enter(t, "b", "k").ends("")
+	waits := h.enter(t, "c", "k").waits() // what was let in before counts
+	h.settled(p, money.USD, 1)
+	h.Leave(waits.ends(""))
+	h.Leave(q)
+	if v := h.viewed(t, "k"); v.Keys[0].Sums[0].Spent != 2*money.USD || v.Open != 0 {
+		t.Errorf("%+v", v)
+	}
+	if v := h.viewed(t, "other"); len(v.Keys) != 1 || v.Open != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Strict limits that cannot know what was spent before refuse until they do; postpaid ones go on.
 func TestAStrictLimitWhosePastCannotBeReadRefuses(t *testing.T) {
 	l := Layout{
