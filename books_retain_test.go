@@ -81,12 +81,14 @@ func TestAnArchiveThatCanNotBeWrittenHoldsUpNothingThatNeedsNone(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, closed, 1)
 	require.NoError(t, o.Close())
+	archive := filepath.Join(r.config.DataDir, "archive")
+	require.NoError(t, os.Rename(archive, archive+"-before"))
+	require.NoError(t, os.WriteFile(archive, nil, 0o600)) // no folder can be there, also for what the gateway closes by itself
 
 	r.open()
 	r.apply(map[string]any{"kind": "setting", "name": "books.archive", "value": ""})
 	ask[items[books.Closed]](r, "POST", "/api/v1/books/close", map[string]any{"until": yesterday})
-	require.NoError(t, os.WriteFile(filepath.Join(r.config.DataDir, "full"), nil, 0o600)) // no folder can be there
-	r.apply(map[string]any{"kind": "setting", "name": "books.archive", "value": "full"},
+	r.apply(map[string]any{"kind": "setting", "name": "books.archive", "value": "archive"},
 		map[string]any{"kind": "setting", "name": "retention.events", "value": "5"})
 	status, body := r.admin("POST", "/api/v1/books/close", map[string]any{"until": yesterday})
 	require.Equal(t, 500, status, "%s", body)

@@ -117,6 +117,11 @@ func (c *crowd) run(t *testing.T) {
 		delete(c.up, id)
 	}
 	left := "?"
+	defer func() {
+		if left != "" {
+			t.Log(left)
+		}
+	}()
 	c.await("all goroutines to end", func() bool { left = newer(before, goroutines()); return left == "" })
 }
 
