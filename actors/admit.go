@@ -146,17 +146,14 @@ func (s *System) placeCallers(l Layout, was, is *directory) (missing []*callerRe
 			r.dark = users[id] != nil && !l.born(catalog.KindUser, users[id].ID)
 		}
 		known := was.callers[id] == r && r.knows(users[id], own)
-		serves, moving := own, []catalog.Key(nil)
-		if !known {
-			moving = r.moving(own, l.Keys)
-			serves = slices.Concat(own, moving)
-		}
-		if r.user, r.keys = users[id], serves; known {
+		before := r.keys
+		if r.user, r.keys = users[id], own; known {
 			is.take(r)
 			continue
 		}
-		m := &reconfigureCaller{slots: slots[id], keys: serves, moving: moving, policy: s.policyOf(r), reply: make(chan reconfigured, 1)}
-		r.keys = own
+		moving := moved(before, own, l.Keys)
+		serves := slices.Concat(own, moving)
+		m := &reconfigureCaller{slots: slots[id], keys: serves, moving: moving, policy: s.policyOf(r.user, serves), reply: make(chan reconfigured, 1)}
 		m.policy.New = was.caller(id) == nil && r.user != nil && l.born(catalog.KindUser, r.user.ID)
 		for i, k := range own {
 			m.policy.Keys[i].New = was.keys[k.ID] == nil && l.born(catalog.KindKey, k.ID)

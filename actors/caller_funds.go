@@ -16,10 +16,10 @@ type Funds struct {
 }
 
 // policyOf is what a user and its keys may use: by the catalogue, and by what it was given. The caller holds changing.
-func (s *System) policyOf(r *callerRef) limit.Policy {
-	p := catalog.CallerPolicy(r.user, r.keys)
-	if r.user != nil && s.funds != nil {
-		f := s.funds(r.user.ID)
+func (s *System) policyOf(user *catalog.User, keys []catalog.Key) limit.Policy {
+	p := catalog.CallerPolicy(user, keys)
+	if user != nil && s.funds != nil {
+		f := s.funds(user.ID)
 		p.Balance = p.Balance || f.Lives
 		p.Credited, p.Subscriptions = f.Credited, f.Subscriptions
 	}
@@ -48,7 +48,7 @@ func (s *System) takeFunds(users ...string) {
 	var missing []*callerRef
 	past := limit.Past{Since: s.now()}
 	for _, r := range of {
-		p, is := s.policyOf(r), reconfigured{}
+		p, is := s.policyOf(r.user, r.keys), reconfigured{}
 		s.reported(r.id, within(s, r.ref, func(d *callerDesk) { is = d.limit(p, s.now()) }))
 		if is.missing {
 			missing, past = append(missing, r), past.With(is.past)

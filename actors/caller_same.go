@@ -29,15 +29,15 @@ func sameKey(a, b *catalog.Key) bool {
 		a.MaxIPs == b.MaxIPs && a.IPWindow == b.IPWindow
 }
 
-// moving are the keys of before that another caller has now, and this one serves until the other is found: it may take a while
-// until that knows what was spent before.
-func (r *callerRef) moving(own, all []catalog.Key) []catalog.Key {
+// moved are the keys that a caller had before and another one has now. The first serves them until the other is found: it may take
+// a while until that knows what was spent before.
+func moved(before, own, all []catalog.Key) []catalog.Key {
 	stays := make(map[string]bool, len(own))
 	for i := range own {
 		stays[own[i].ID] = true
 	}
 	var moving []catalog.Key
-	for _, was := range r.keys {
+	for _, was := range before {
 		if !stays[was.ID] && slices.ContainsFunc(all, func(k catalog.Key) bool { return k.ID == was.ID }) {
 			moving = append(moving, was)
 		}
