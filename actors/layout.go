@@ -84,7 +84,7 @@ func (s *System) placeUpstream(spec catalog.Upstream, was *directory) *upstreamR
 	if r := was.upstreams[spec.ID]; r != nil {
 		return r
 	}
-	if r := was.leaving.upstreams[spec.ID]; r != nil { // it is back
+	if r := was.holder(spec.ID); r != nil { // it is back
 		return &upstreamRef{ref: r.ref, id: r.id, figures: &upstreamFigures{}}
 	}
 	d := newUpstreamDesk(s, spec)
@@ -96,15 +96,13 @@ func (s *System) seat(accounts []catalog.Account, was *directory) []seated {
 	list := make([]seated, 0, len(accounts))
 	for _, spec := range accounts {
 		r := was.accounts[spec.ID]
-		switch old := was.leaving.accounts[spec.ID]; {
-		case r != nil && r.figures.upstream == spec.Upstream:
-		case r != nil:
-			r = &accountRef{ref: r.ref, id: r.id, figures: &accountFigures{upstream: spec.Upstream}}
-		case old != nil:
-			r = &accountRef{ref: old.ref, id: old.id, figures: &accountFigures{upstream: spec.Upstream}}
-		default:
-			d := newAccountDesk(s, spec.ID)
-			r = &accountRef{ref: s.spawn("account/"+spec.ID, d), id: spec.ID, figures: &accountFigures{upstream: spec.Upstream}}
+		if r == nil || r.figures.upstream != spec.Upstream {
+			r = &accountRef{id: spec.ID, figures: &accountFigures{upstream: spec.Upstream}}
+			if known := was.account(spec.ID); known != nil {
+				r.ref = known.ref
+			} else {
+				r.ref = s.spawn("account/"+spec.ID, newAccountDesk(s, spec.ID))
+			}
 		}
 		list = append(list, seated{r, spec})
 	}
@@ -123,7 +121,7 @@ func (s *System) instruct(r *upstreamRef, spec catalog.Upstream, accounts []seat
 	}
 	s.log.Error("upstream kept its old settings", "upstream", spec.ID)
 	for _, a := range accounts {
-		if known := was.accounts[a.id]; known == nil && was.leaving.accounts[a.id] == nil {
+		if was.account(a.id) == nil {
 			s.engine.Root.Poison(a.pid) // it has not begun
 		}
 	}

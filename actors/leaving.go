@@ -24,18 +24,22 @@ type leaving struct {
 
 // holder is the actor that knows who holds slots of an upstream; nil: nobody does.
 func (d *directory) holder(upstream string) *upstreamRef {
-	if r := d.upstreams[upstream]; r != nil {
-		return r
-	}
-	return d.leaving.upstreams[upstream]
+	return either(upstream, d.upstreams, d.leaving.upstreams)
+}
+
+// account is the actor of an account, which may serve nobody any more; nil: there is none.
+func (d *directory) account(id string) *accountRef {
+	return either(id, d.accounts, d.leaving.accounts)
 }
 
 // caller is the actor that knows what requests of a caller are running; nil: none is, unless it is in force.
-func (d *directory) caller(id CallerID) *callerRef {
-	if r := d.callers[id]; r != nil {
+func (d *directory) caller(id CallerID) *callerRef { return either(id, d.callers, d.leaving.callers) }
+
+func either[K comparable, R any](id K, inForce, leaving map[K]*R) *R {
+	if r := inForce[id]; r != nil {
 		return r
 	}
-	return d.leaving.callers[id]
+	return leaving[id]
 }
 
 // depart takes an owner of slots out of service, as it is not in the catalogue any more. It may be told again, and may come

@@ -74,8 +74,8 @@ var mutants = []mutant{
 	{"a refusal behind a head is one with a status", "actors/dispatch_alive.go", "if !l.alive.Committed() {\n\t\treturn Refused", "if true {\n\t\treturn Refused"},
 	{"a wait that led to nothing is not told", "actors/dispatch_settle.go", "l.facts = append(l.facts, kept...)", "_ = kept"},
 	{"who asked for a place has waited", "actors/dispatch_lease.go", "if queued { // else", "if true { // else"},
-	{"an upstream that comes back has forgotten its calls", "actors/layout.go", "if r := was.leaving.upstreams[spec.ID]; r != nil {", "if r := was.leaving.upstreams[spec.ID]; r != nil && r.id == \"\" {"},
-	{"an account that comes back has forgotten its calls", "actors/layout.go", "case old != nil:", "case old != nil && old.id == \"\":"},
+	{"an upstream that comes back has forgotten its calls", "actors/layout.go", "if r := was.holder(spec.ID); r != nil {", "if r := was.holder(spec.ID); r != nil && r.id == \"\" {"},
+	{"an account that comes back has forgotten its calls", "actors/leaving.go", "either(id, d.accounts, d.leaving.accounts)", "d.accounts[id]"},
 	{"a key that comes back has forgotten its requests", "actors/leaving.go", "own.Adopt(h.ID, h.Key, h.Since) // of", "_ = own // of"},
 	{"did_send_upstream is a guess", "actors/dispatch_settle.go", "return l.refusal(r, l.sent)", "return l.refusal(r, true)"},
 }
