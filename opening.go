@@ -225,14 +225,10 @@ func (g *Gateway) openPlanes(ctx context.Context) error {
 // restore brings breakers and blocks to where they were: a restart is no reason to trust a failing upstream again. What was
 // removed since and added again has begun anew.
 func (g *Gateway) restore(ctx context.Context) error {
-	born, err := g.born(ctx)
-	if err != nil {
-		return errors.Wrap(err, "restore breakers and blocks")
-	}
 	for _, prefix := range []string{"upstream/", "account/", "access/"} {
 		err := g.store.Find(ctx, events.Query{StreamPrefix: prefix}, func(c *events.Committed) bool {
 			for _, f := range c.Facts {
-				if c.Position < born.of(c.Stream, f) {
+				if c.Position < g.since(c.Stream, f) {
 					continue
 				}
 				if err := g.system.Restore(f, c.At); err != nil {
@@ -248,38 +244,15 @@ func (g *Gateway) restore(ctx context.Context) error {
 	return nil
 }
 
-// births is where upstreams, accounts and keys were added to the catalogue last.
-type births map[catalog.Ref]events.Position
-
-func (g *Gateway) born(ctx context.Context) (births, error) {
-	born := births{}
-	for _, kind := range []catalog.Kind{catalog.KindUpstream, catalog.KindAccount, catalog.KindKey} {
-		q := events.Query{StreamPrefix: "catalog/" + string(kind) + "/"}
-		err := events.FindReadable(ctx, g.store, q, func(c *events.Committed) {
-			for _, f := range c.Facts {
-				switch f.(type) {
-				case *catalog.UpstreamRegistered, *catalog.AccountRegistered, *catalog.KeyRegistered:
-					ref, _ := catalog.RefOfStream(c.Stream)
-					born[ref] = c.Position
-				}
-			}
-		}, nil)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return born, nil
-}
-
-// of is where that was added which a fact of a breaker, a block or a key's addresses is about.
-func (b births) of(stream string, fact events.Fact) events.Position {
+// since is the position at which that was added to the catalogue which a fact of a breaker, a block or a key's addresses is about.
+func (g *Gateway) since(stream string, fact events.Fact) events.Position {
 	kind, id, _ := strings.Cut(stream, "/")
 	if kind == "access" {
 		kind = string(catalog.KindKey)
 	}
-	at := b[catalog.Ref{Kind: catalog.Kind(kind), ID: id}]
+	at := g.catalogue.Since(catalog.Ref{Kind: catalog.Kind(kind), ID: id})
 	if _, of, ok := breaker.KeyOf(fact); ok && of.Account != "" {
-		at = max(at, b[catalog.Ref{Kind: catalog.KindAccount, ID: of.Account}])
+		at = max(at, g.catalogue.Since(catalog.Ref{Kind: catalog.KindAccount, ID: of.Account}))
 	}
 	return at
 }

@@ -76,7 +76,7 @@ type credential struct {
 // force rather than left at an older value.
 func LoadState(ctx context.Context, store events.Store) (*catalog.State, error) {
 	state := catalog.NewState()
-	err := events.FindReadable(ctx, store, events.Query{StreamPrefix: "catalog/"}, func(row *events.Committed) {
+	err := events.FindReadable(ctx, store, events.Query{StreamPrefix: catalog.Streams}, func(row *events.Committed) {
 		for i, f := range row.Facts {
 			state.Evolve(f, int64(row.Position)+int64(i))
 		}
@@ -159,6 +159,13 @@ func (c *Catalogue) Get(kind catalog.Kind, id string) (catalog.Resource, int64, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Get(kind, id)
+}
+
+// Since is the position at which an upstream, an account or a key was added last: what is older is of an earlier life.
+func (c *Catalogue) Since(r catalog.Ref) events.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return events.Position(c.state.Since(r))
 }
 
 // List is all resources of a kind, in order of their ids, with their versions.

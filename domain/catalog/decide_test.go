@@ -435,3 +435,19 @@ func TestWhatSaysNothingOfARevocationLeavesIt(t *testing.T) {
 		}
 	}
 }
+
+func TestSinceIsWhereAResourceWasAddedLast(t *testing.T) {
+	s, ref := NewState(), Ref{KindUpstream, "u"}
+	for i, fact := range []Fact{
+		&UpstreamRegistered{Upstream: Upstream{ID: "u"}}, &UpstreamChanged{Upstream: Upstream{ID: "u"}},
+		&UpstreamRemoved{ID: "u"}, &UpstreamRegistered{Upstream: Upstream{ID: "u"}}, &UpstreamChanged{Upstream: Upstream{ID: "u"}},
+	} {
+		s.Evolve(fact, int64(10+i))
+		if want := []int64{10, 10, 10, 13, 13}[i]; s.Since(ref) != want {
+			t.Errorf("after fact %d: %d, want %d", i, s.Since(ref), want)
+		}
+	}
+	if at := s.Since(Ref{KindKey, "none"}); at != 0 {
+		t.Errorf("of none: %d", at)
+	}
+}

@@ -31,6 +31,7 @@ type State struct {
 type row struct {
 	resource Resource // nil: removed, or out of force because unreadable
 	version  int64    // facts in the stream
+	since    int64    // position at which it was added last; of upstreams, accounts and keys
 	broken   string   // why the newest fact could not be read; "" is fine
 }
 
@@ -43,6 +44,9 @@ func NewState() *State {
 func (s *State) Clone() *State {
 	return &State{Revision: s.Revision, Defaults: s.Defaults, rows: maps.Clone(s.rows), hashes: maps.Clone(s.hashes)}
 }
+
+// Since is the position at which an upstream, an account or a key was added last; 0 when none was that can be read.
+func (s *State) Since(r Ref) int64 { return s.rows[r].since }
 
 // Get is the resource and the version of its stream; ok is false when there is none now (the version still counts the
 // facts that its stream has).
@@ -86,6 +90,10 @@ func (s *State) Evolve(fact Fact, position int64) {
 	} else {
 		s.forget(v.resource)
 		v.resource, v.broken = valueOf(fact), ""
+		switch fact.(type) {
+		case *UpstreamRegistered, *AccountRegistered, *KeyRegistered:
+			v.since = position
+		}
 		if k, isKey := v.resource.(*Key); isKey {
 			s.hashes[k.Hash] = k.ID
 		}
