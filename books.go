@@ -102,8 +102,12 @@ func (c *closer) CloseBooks(ctx context.Context, until string) (closed []books.C
 	if err != nil {
 		return nil, err
 	}
+	goal, err := c.endOf(ctx, until)
+	if goal == nil || err != nil {
+		return nil, errors.CombineErrors(err, c.retain(ctx, book, version))
+	}
 	for {
-		f, err := c.next(ctx, book, until)
+		f, err := c.next(ctx, book, until, goal.Position)
 		if f == nil || err != nil {
 			return closed, errors.CombineErrors(err, c.retain(ctx, book, version))
 		}
@@ -147,8 +151,9 @@ func (c *closer) say(ctx context.Context, book *books.Ledger, version *int64, fa
 	return nil
 }
 
-// next is the closing of the next day that had requests, its archive written; nil when there is none up to until.
-func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*books.Closed, error) {
+// next is the closing of the next day that had requests, its archive written; nil when there is none up to until, whose last request
+// begins at goal.
+func (c *closer) next(ctx context.Context, book *books.Ledger, until string, goal events.Position) (*books.Closed, error) {
 	first := events.Position(1)
 	last := book.Last()
 	if last != nil {
@@ -179,11 +184,7 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string) (*b
 	if end == nil || err != nil {
 		return nil, err
 	}
-	goal, err := c.endOf(ctx, until)
-	if goal == nil || err != nil {
-		return nil, err
-	}
-	p := projections.Progress{Projection: closingBooks, Part: name, From: first - 1, To: goal.Position}
+	p := projections.Progress{Projection: closingBooks, Part: name, From: first - 1, To: goal}
 	f, err := closing.Of(ctx, c.watching(ctx, p), name, first, end.Position)
 	if err != nil {
 		return nil, err
