@@ -2,7 +2,10 @@
 // writer of a node. It imports nothing above the domain.
 package events
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Position is the global order of the event store, from 1; every fact has its own. It is also the revision of the
 // configuration. The zero value is "before everything".
@@ -35,6 +38,22 @@ type Row struct {
 type Append struct {
 	Rows    []Row
 	Secrets []Secret
+}
+
+// Encoded refuses a batch of which a row was never encoded: a fault of the program, not of a store.
+func Encoded(batch []Append) error {
+	for i := range batch {
+		if len(batch[i].Rows) == 0 {
+			return fmt.Errorf("append %d has no rows", i)
+		}
+		for j := range batch[i].Rows {
+			r := &batch[i].Rows[j]
+			if r.Stream == "" || len(r.Facts) == 0 || r.Types == "" || len(r.Payload) == 0 {
+				return fmt.Errorf("append %d, row %d (stream %q) is not encoded", i, j, r.Stream)
+			}
+		}
+	}
+	return nil
 }
 
 // Secret is one immutable version of a sealed credential, stored in the same transaction as the fact that names it.

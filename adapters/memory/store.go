@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cockroachdb/errors"
-
 	"github.com/penstock/penstock/events"
 )
 
@@ -48,15 +46,8 @@ func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater even
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	for i, a := range batch {
-		if len(a.Rows) == 0 {
-			return nil, errors.Newf("append %d has no rows", i)
-		}
-		for j, r := range a.Rows {
-			if r.Stream == "" || len(r.Facts) == 0 || r.Types == "" || len(r.Payload) == 0 {
-				return nil, errors.Newf("append %d, row %d (stream %q) is not encoded", i, j, r.Stream)
-			}
-		}
+	if err := events.Encoded(batch); err != nil {
+		return nil, err
 	}
 	d := draft{s: s}
 	results := make([]events.Result, len(batch))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cockroachdb/errors"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/events"
@@ -22,7 +21,7 @@ const stride = 16
 // After an error that is events.ErrInDoubt the next append finds out; one that repeats what was stored is then answered with
 // the positions that it has.
 func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater events.Position) ([]events.Result, error) {
-	if err := encoded(batch); err != nil {
+	if err := events.Encoded(batch); err != nil {
 		return nil, err
 	}
 	g := &group{s: s, batch: batch, lowWater: lowWater}
@@ -37,22 +36,6 @@ func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater even
 		}
 	}
 	return g.results, nil
-}
-
-// encoded refuses a batch that was never encoded: a fault of the program, not of the store.
-func encoded(batch []events.Append) error {
-	for i := range batch {
-		if len(batch[i].Rows) == 0 {
-			return errors.Newf("append %d has no rows", i)
-		}
-		for j := range batch[i].Rows {
-			r := &batch[i].Rows[j]
-			if r.Stream == "" || len(r.Facts) == 0 || r.Types == "" || len(r.Payload) == 0 {
-				return errors.Newf("append %d, row %d (stream %q) is not encoded", i, j, r.Stream)
-			}
-		}
-	}
-	return nil
 }
 
 // run stores the group. At first it takes it that streams which should be new are new, as nearly always; when a

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cockroachdb/errors"
-
 	"github.com/penstock/penstock/events"
 )
 
@@ -78,7 +76,7 @@ func (g *group) begin(s *Store, c *conn) {
 
 // Append stores a batch in one commit (events.Store). Rows that came with AnyVersion carry their version afterwards.
 func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater events.Position) ([]events.Result, error) {
-	if err := encoded(batch); err != nil {
+	if err := events.Encoded(batch); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -108,22 +106,6 @@ func (s *Store) Append(ctx context.Context, batch []events.Append, lowWater even
 	}
 	s.settle(g.ended)
 	return results, nil
-}
-
-// encoded refuses a batch that was never encoded: a fault of the program, not of the store.
-func encoded(batch []events.Append) error {
-	for i := range batch {
-		if len(batch[i].Rows) == 0 {
-			return errors.Newf("append %d has no rows", i)
-		}
-		for j := range batch[i].Rows {
-			r := &batch[i].Rows[j]
-			if r.Stream == "" || len(r.Facts) == 0 || r.Types == "" || len(r.Payload) == 0 {
-				return errors.Newf("append %d, row %d (stream %q) is not encoded", i, j, r.Stream)
-			}
-		}
-	}
-	return nil
 }
 
 // append takes one append into the group, or finds that it is stored already, or reports a conflict. An error ends the whole
