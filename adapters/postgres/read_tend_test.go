@@ -35,43 +35,53 @@ func TestRowsThatHaveTakenThePlaceOfOthersAreVacuumedAndAnalyzed(t *testing.T) {
 	if have := lines(t, a, untended, tendedTables); len(have) != 2 {
 		t.Fatalf("%q: nothing to see", have)
 	}
-	tended := func(how string) {
+	// A view that some other session has just then, even one that only begins, keeps pages from being known as visible to all:
+	// what is not so once may be so the next time.
+	tended := func(how string, rebuild func()) {
 		t.Helper()
-		if have := lines(t, a, untended, tendedTables); len(have) > 0 {
-			t.Errorf("%s: %q", how, have)
+		var have []string
+		for range 10 {
+			rebuild()
+			if have = lines(t, a, untended, tendedTables); len(have) == 0 {
+				return
+			}
 		}
+		t.Errorf("%s: %q", how, have)
+	}
+	spoil := func() {
+		do(t, a, `UPDATE read.requests SET status = 777`)
+		do(t, a, `DELETE FROM read.bill_entries`)
 	}
 
 	r := projections.NewRunner(projections.Options{Store: store, Model: openRead(t, dsn, everyProjection...), Projections: everyProjection})
 	if err := r.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	spoil := func() {
-		do(t, a, `UPDATE read.requests SET status = 777`)
-		do(t, a, `DELETE FROM read.bill_entries`)
-	}
-	spoil()
-	for _, p := range []string{"requestlog", "billing"} {
-		if _, err := r.Rebuild(context.Background(), p, nil); err != nil {
-			t.Fatal(err)
+	tended("rows replaced by a server that runs", func() {
+		spoil()
+		for _, p := range []string{"requestlog", "billing"} {
+			if _, err := r.Rebuild(context.Background(), p, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	tended("rows replaced by a server that runs")
+	})
 	if err := r.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-
-	spoil()
-	for _, p := range []projections.Projection{requestlog.Projection{}, billing.Projection{}} {
-		if _, err := projections.Rebuild(context.Background(), store, openRead(t, dsn, everyProjection...), p, nil); err != nil {
-			t.Fatal(err)
+	tended("rows replaced by a command", func() {
+		spoil()
+		for _, p := range []projections.Projection{requestlog.Projection{}, billing.Projection{}} {
+			if _, err := projections.Rebuild(context.Background(), store, openRead(t, dsn, everyProjection...), p, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	tended("rows replaced by a command")
+	})
 
 	later := []projections.Projection{again{}, billing.Projection{}}
 	settle(t, store, openRead(t, dsn, later...), later...)
-	tended("tables of another version")
+	if have := lines(t, a, untended, tendedTables); len(have) > 0 {
+		t.Errorf("tables of another version: %q", have)
+	}
 }
 
 // The switch itself brings tables that are whole: whoever reads them before they are tended reads as quickly.
