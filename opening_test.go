@@ -134,3 +134,19 @@ func healthOf(t *testing.T, g *penstock.Gateway) int {
 	require.NoError(t, r.Body.Close())
 	return r.StatusCode
 }
+
+// Who waits for the line that says ready finds the gateway: it has been announced before.
+func TestAGatewayIsAnnouncedBeforeItSaysThatItIsReady(t *testing.T) {
+	var told []string
+	c := penstock.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0"}
+	c.Logger = slog.New(ends{slog.NewTextHandler(io.Discard, nil), "ready", func() { told = append(told, "ready") }})
+	c.Ready = func(g *penstock.Gateway) {
+		require.Equal(t, 200, healthOf(t, g))
+		require.NotEmpty(t, g.Instance())
+		told = append(told, "announced")
+	}
+	g, err := penstock.Open(c)
+	require.NoError(t, err)
+	require.Equal(t, []string{"announced", "ready"}, told)
+	require.NoError(t, g.Close(context.Background()))
+}

@@ -47,6 +47,8 @@ type Config struct {
 	Egress      outbound.Egress // the way out; the zero value goes straight
 	// Bootstrap is applied when the catalogue is empty.
 	Bootstrap []actors.Wish
+	// Ready is called once the gateway serves, before it says so in its log.
+	Ready func(*Gateway)
 
 	// StoreVFS is the virtual file system of the event store; tests make it fail.
 	StoreVFS string
@@ -198,6 +200,9 @@ func (g *Gateway) open(ctx context.Context) error {
 	g.keepBooks()
 	go g.serve("data plane", func() error { return g.proxy.Serve(proxyListener) })
 	go g.serve("admin API", func() error { return g.admin.Serve(adminListener) })
+	if g.config.Ready != nil {
+		g.config.Ready(g)
+	}
 	g.log.Info("ready", "listen", g.proxyAddr.String(), "admin", g.adminAddr.String(), "data", g.config.DataDir,
 		"durability", g.config.Durability, "recovered", g.recovered, "version", g.config.Version)
 	return nil

@@ -55,10 +55,13 @@ func serve(ctx context.Context, s cli.Settings) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from the first signal on, a second one does what it does to any process
+	forget := func() {}
+	defer func() { forget() }()
 	gateway, err := penstock.OpenContext(ctx, penstock.Config{
 		DataDir: s.Data, Listen: s.Listen, AdminListen: s.AdminListen, AdminToken: s.AdminToken, SecretKey: s.SecretKey,
 		Store: s.Store, Durability: s.Durability, Profile: s.Profile, Version: versionOf(version), BodyMax: body,
 		OnStoreDown: s.OnStoreDown, SpoolMax: spool, Logger: log, Bootstrap: start.wishes, Egress: egress,
+		Ready: func(g *penstock.Gateway) { forget = announce(log, s.Data, g) },
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		log.Info("stopped before it was ready", "remedy", "the next start goes on from here")
@@ -71,12 +74,6 @@ func serve(ctx context.Context, s cli.Settings) error {
 	offerPrices(log, gateway.Priced())
 	if !loopback(gateway.AdminAddr()) {
 		log.Warn("other machines can reach the admin API, which speaks plain HTTP", "admin", gateway.AdminAddr())
-	}
-	forget, err := cli.Announce(s.Data, gateway.AdminAddr(), gateway.Instance())
-	if err != nil {
-		log.Warn("commands must be told where the admin API is", "err", err)
-	} else {
-		defer forget()
 	}
 
 	var failed error
@@ -93,6 +90,16 @@ func serve(ctx context.Context, s cli.Settings) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// announce lets commands find the gateway, until it is forgotten. Whoever reads that it is ready may call them at once.
+func announce(log *slog.Logger, folder string, g *penstock.Gateway) (forget func()) {
+	forget, err := cli.Announce(folder, g.AdminAddr(), g.Instance())
+	if err != nil {
+		log.Warn("commands must be told where the admin API is", "err", err)
+		return func() {}
+	}
+	return forget
 }
 
 // offerPrices says how to get prices where there are none. They are not taken unasked: what a caller is charged is for the

@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/cmd/penstock/cli"
 	"github.com/penstock/penstock/domain/catalog"
 )
@@ -208,5 +211,26 @@ func TestPricesAreOfferedWhereThereAreNone(t *testing.T) {
 func TestOnlyLoopbackAddressesArePrivate(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1:8081": true, "[::1]:1": true, "127.9.9.9:1": true, "[::]:8081": false, "0.0.0.0:1": false, "10.0.0.1:1": false} {
 		require.Equal(t, want, loopback(address), address)
+	}
+}
+
+// A gateway that was killed leaves its announcement behind. When the next one says that it is ready, its own stands in its place.
+func TestCommandsFindAGatewayAsSoonAsItSaysThatItIsReady(t *testing.T) {
+	i := newInstance(t)
+	for range 5 {
+		i.start()
+		found, err := os.ReadFile(filepath.Join(i.dir, "admin.url"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.Get("http://" + i.adminListen + "/health")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if id := answer.Header.Get(admin.InstanceHeader); id == "" || !strings.HasSuffix(string(found), "\n"+id+"\n") {
+			t.Errorf("%q announced, instance %q runs", found, id)
+		}
+		i.signal(syscall.SIGKILL)
 	}
 }
