@@ -177,7 +177,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	}
 	for field, change := range map[string]func(*penstock.Config){
 		"store": func(c *penstock.Config) { c.Store = "mysql://x" }, "profile": func(c *penstock.Config) { c.Profile = "strict" },
-		"durability": func(c *penstock.Config) { c.Durability = "settled" }, "data folder": func(c *penstock.Config) { c.DataDir = "" },
+		"durability": func(c *penstock.Config) { c.Durability = "paranoid" }, "data folder": func(c *penstock.Config) { c.DataDir = "" },
 	} {
 		c := r.config
 		change(&c)
@@ -190,7 +190,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 
 // Every durability level answers, settles and rebuilds alike.
 func TestDurabilityLevels(t *testing.T) {
-	for _, level := range []string{"dispatched", "overlapped", "relaxed"} {
+	for _, level := range []string{"settled", "dispatched", "overlapped", "relaxed"} {
 		t.Run(level, func(t *testing.T) {
 			r := newRig(t, func(c *penstock.Config) { c.Durability = level })
 			b := fixed()

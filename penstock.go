@@ -34,7 +34,7 @@ type Config struct {
 	AdminToken  string // default: generated into the data folder
 	SecretKey   string // seals upstream credentials; default: generated into the data folder
 	Store       string // "sqlite" (default), or postgres://user:password@host/database
-	Durability  string // "dispatched" (default), "overlapped" or "relaxed"
+	Durability  string // "settled", "dispatched" (default), "overlapped" or "relaxed"
 	Profile     string // set of defaults, of catalog.Profiles; "penstock" (default)
 	Version     string // of the program, for /metrics and events
 	BodyMax     int    // bytes of a request body, default 100 MiB
@@ -156,11 +156,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.Newf("on_store_down: %q is neither spool nor reject", c.OnStoreDown)
 	}
 	switch actors.Durability(c.Durability) {
-	case actors.AtDispatch, actors.Overlapped, actors.Relaxed:
-	case "settled":
-		return c, errors.New("durability: settled: not supported yet")
+	case actors.AtSettlement, actors.AtDispatch, actors.Overlapped, actors.Relaxed:
 	default:
-		return c, errors.Newf("durability: %q is none of dispatched, overlapped, relaxed", c.Durability)
+		return c, errors.Newf("durability: %q is none of settled, dispatched, overlapped, relaxed", c.Durability)
 	}
 	return c, nil
 }

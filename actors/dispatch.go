@@ -17,8 +17,10 @@ import (
 // Durability says what waits for the journal.
 type Durability string
 
-// The levels, from the strictest to the loosest that is supported.
+// The levels, from the strictest to the loosest.
 const (
+	// AtSettlement: AtDispatch, and the last byte of the answer leaves only when the settlement is committed.
+	AtSettlement Durability = "settled"
 	// AtDispatch: request bytes leave for an upstream only when {admitted, dispatched} is committed.
 	AtDispatch Durability = "dispatched"
 	// Overlapped: the commit runs beside the call; no byte of the answer leaves before it.
@@ -92,10 +94,11 @@ func (d *Dispatcher) Begin(c *Call) (a Answer) {
 	l := d.newLife(c)
 	defer func() {
 		if r := recover(); r != nil {
-			a = l.panicked(r)
+			a = l.sealed(l.panicked(r))
 		}
 	}()
 	if a = l.run(); a.Stream == nil {
+		a = l.sealed(a)
 		l.recycle()
 	}
 	return a

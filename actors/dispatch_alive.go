@@ -121,6 +121,7 @@ func (s *stream) tell(w io.Writer, r failure.Refusal) bool {
 	if !s.plain {
 		return false
 	}
+	s.mayEnd(true)
 	e := errorOf(s.l.c, r, true)
 	e.Sequence, e.ResponseID, e.Model = s.meter.Events(), s.meter.ID(), s.meter.Model()
 	if s.ready = s.ready[:0]; s.meter.Torn() && s.format == dialect.SSE { // too large to be held until it is whole

@@ -116,15 +116,24 @@ func (l *life) doubts(err error, facts []events.Fact) {
 // to be stored.
 func (l *life) end(stored *request.Settled) {
 	l.ended = true
-	last := l.take(true)
+	last, sealing := l.take(true), l.d.Durability == AtSettlement && l.stored
 	if len(l.doubt) == 0 {
-		l.d.Journal.Put(last, events.Last)
+		if sealing {
+			l.sealing = l.d.Journal.Start(last, events.Last)
+		} else {
+			l.d.Journal.Put(last, events.Last)
+		}
 		return
 	}
 	row := last.Rows[0]
 	row.Version += int64(len(l.doubt))
 	row.Facts = []events.Fact{stored}
-	l.d.Journal.PutEither(events.Append{Rows: []events.Row{row}}, last)
+	other := events.Append{Rows: []events.Row{row}}
+	if sealing {
+		l.sealing = l.d.Journal.StartEither(other, last)
+	} else {
+		l.d.Journal.PutEither(other, last)
+	}
 }
 
 // neverLeft is the evidence of an attempt whose dispatch is in the log although nothing was sent.

@@ -35,15 +35,16 @@ func TestAnAppendInDoubtEndsAsRefusedWhetherItWasStoredOrNot(t *testing.T) {
 			"admitted queued | resumed settled(rejected 503 STORE_UNAVAILABLE none)",
 			"admitted queued | resumed dispatched(1 a1) | settled(rejected 503 STORE_UNAVAILABLE local_fault none)", 1},
 	} {
-		for _, stored := range []bool{false, true} {
+		for i := range 4 {
+			stored, level := i%2 == 1, []actors.Durability{actors.AtDispatch, actors.AtSettlement}[i/2]
 			for _, again := range []int{0, 3} { // how often the end is in doubt, too
-				t.Run(fmt.Sprintf("%s, stored=%v, end in doubt %d times", c.name, stored, again), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %s, stored=%v, end in doubt %d times", c.name, level, stored, again), func(t *testing.T) {
 					rs := pair()
 					if c.queued {
 						rs = []catalog.Resource{upstream("a", slots(1), queue(time.Minute)), account("a1", "a"), key("k")}
 					}
 					r := newRig(t, rs...)
-					r.Durability = actors.AtDispatch
+					r.Durability = level
 					var h *begun
 					var free chan struct{}
 					if c.queued {

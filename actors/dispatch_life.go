@@ -45,6 +45,7 @@ type life struct {
 	rows    []events.Row // room for rows that are still to be written
 	paper   *paper
 	pending *events.Pending // an append that the next step must wait for
+	sealing *events.Pending // the settlement, when the end of the answer must wait for it
 	doubt   []events.Fact   // of the last append, when nobody knows whether it was stored: nothing but the end follows
 	stored  bool            // Admitted is stored, or on its way: the request must be settled
 

@@ -163,7 +163,7 @@ func randomRequests(t *testing.T, seed uint64) {
 	r := newRig(t, ups["a"], ups["b"], ups["c"], account("a1", "a"), account("a2", "a"), account("b1", "b"), account("c1", "c"),
 		key("k", func(k *catalog.Key) { k.Slots = count(6) }), setting("failover.max_attempts", []string{"0", "2", "6"}[c.n(3)]),
 		setting("on_exhausted", []string{"unified", "last_answer", "bad_gateway"}[c.n(3)]))
-	r.Durability = []actors.Durability{actors.AtDispatch, actors.Overlapped, actors.Relaxed}[c.n(3)]
+	r.Durability = []actors.Durability{actors.AtDispatch, actors.Overlapped, actors.Relaxed, actors.AtSettlement}[c.n(4)]
 	r.Random = func() uint64 { return uint64(c.n(1 << 30)) }
 	r.ups.script = func(o *actors.Outgoing) reply {
 		return r.marked(o, c.reply(strings.Contains(string(o.Body), `"stream":true`) != c.in(20)))

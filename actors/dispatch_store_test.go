@@ -34,6 +34,7 @@ func TestStoreFailsAtEachAppend(t *testing.T) {
 			"admitted dispatched(1 a1) | failed(1 http_5xx next_upstream) dispatched(2 b1) | settled(completed 200 ok reported)", 200, 2},
 		{"settlement, dispatched", "request.settled@2", actors.AtDispatch, false, "admitted dispatched(1 a1) | settled(completed 200 ok reported)", 200, 1},
 		{"settlement, overlapped", "request.settled@2", actors.Overlapped, false, "admitted dispatched(1 a1) | settled(completed 200 ok reported)", 200, 1},
+		{"settlement, settled", "request.settled@2", actors.AtSettlement, false, "admitted dispatched(1 a1) | settled(completed 200 ok reported)", 200, 1},
 		{"settlement, relaxed", "request.settled@2", actors.Relaxed, false, "admitted dispatched(1 a1) | settled(completed 200 ok reported)", 200, 1},
 		{"queued, dispatched", "request.admitted request.queued", actors.AtDispatch, true, "rejected(503 STORE_UNAVAILABLE)", 503, 1},
 		{"queued, overlapped", "request.admitted request.queued", actors.Overlapped, true, "rejected(503 STORE_UNAVAILABLE)", 503, 1},

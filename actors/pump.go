@@ -30,6 +30,7 @@ type stream struct {
 	report  time.Time // of the last progress
 	ceiling *ceiling  // nil: none
 	quiet   bool      // nobody listens any more; the rest is read for its usage
+	last    *lastWord // nil: the end waits for nothing
 }
 
 var meters = sync.Pool{New: func() any { return new(dialect.Meter) }}
@@ -114,7 +115,16 @@ func (s *stream) run(w io.Writer) (err error) {
 		}
 		s.l.recycle()
 	}()
+	if s.l.d.Durability == AtSettlement {
+		return s.runSealed(w)
+	}
+	return s.carry(w)
+}
+
+// carry is run without what a panic asks for.
+func (s *stream) carry(w io.Writer) error {
 	for {
+		s.mayEnd(false)
 		s.write(w)
 		switch {
 		case s.meter.Failed():
@@ -128,6 +138,7 @@ func (s *stream) run(w io.Writer) (err error) {
 		}
 		whole, missed := s.meter.Whole(), s.quiet
 		if err := s.take(); err != nil {
+			s.mayEnd(true)
 			s.write(w)
 			if s.meter.Whole() { // also with what came in the same read
 				err = io.EOF

@@ -201,11 +201,24 @@ func (j *Journal) Put(a Append, mode Mode) {
 // PutEither ends a request whose last append is in doubt (ErrInDoubt), without waiting. stored is its end behind that append,
 // unstored its end without it. Both number their rows, so that the store takes one of the two and refuses the other, whenever
 // it is asked. The room is given back as by mode Last.
-func (j *Journal) PutEither(stored, unstored Append) {
+func (j *Journal) PutEither(stored, unstored Append) { j.either(stored, unstored, nil) }
+
+// StartEither is PutEither for a caller that must Wait until one of the two is stored.
+func (j *Journal) StartEither(stored, unstored Append) *Pending {
+	p := pendings.Get().(*Pending)
+	j.either(stored, unstored, p)
+	return p
+}
+
+// either appends both. p, unless nil, is told of the second, which knows of the first.
+func (j *Journal) either(stored, unstored Append, p *Pending) {
 	c := &choice{}
-	for _, e := range []entry{{Append: stored, mode: Must, choice: c}, {Append: unstored, mode: Last, choice: c}} {
+	for _, e := range []entry{{Append: stored, mode: Must, choice: c}, {Append: unstored, mode: Last, choice: c, pending: p}} {
 		if err := j.enqueue(&e); err != nil {
 			j.log.Error("append lost", "stream", streamOf(e.Append), "error", err)
+			if e.pending != nil {
+				e.pending.result <- Result{Err: err}
+			}
 		}
 	}
 }

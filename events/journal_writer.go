@@ -257,14 +257,18 @@ func (j *Journal) deliver(group []entry, results []Result) {
 	j.passed(j.frontier(j.backlog[len(group):]))
 	j.mu.Unlock()
 	for i := range group {
-		e := &group[i]
+		e, r := &group[i], results[i]
+		if e.choice != nil {
+			e.choice.taken = e.choice.taken || r.Err == nil
+			if e.mode != Last || e.choice.taken { // the last speaks for both
+				r = Result{}
+			}
+		}
 		switch {
 		case e.pending != nil:
-			e.pending.result <- results[i]
-		case e.choice != nil && results[i].Err == nil:
-			e.choice.taken = true
-		case results[i].Err != nil && (e.choice == nil || e.mode == Last && !e.choice.taken):
-			logRefused(j.log, e.Append, results[i].Err)
+			e.pending.result <- r
+		case r.Err != nil:
+			logRefused(j.log, e.Append, r.Err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ var crowdStatuses = []int{400, 404, 500, 502, 503}
 
 func (w *world) furnishCrowd() {
 	d := w.dice
-	w.level = []actors.Durability{actors.AtDispatch, actors.Overlapped, actors.Relaxed}[d.IntN(3)]
+	w.level = []actors.Durability{actors.AtDispatch, actors.Overlapped, actors.Relaxed, actors.AtSettlement}[d.IntN(4)]
 	w.polls, w.quiet = true, d.IntN(3) == 0
 	w.apply(&catalog.Price{Model: "*", Input: "1", Output: "2"},
 		&catalog.Setting{Name: "affinity.mode", Value: []string{"bound_wins", "off"}[d.IntN(2)]})

@@ -461,6 +461,9 @@ func (l *law) answered(c *client) {
 		l.fault("%s got status %d", c.id, c.answer.Status)
 	}
 	r, ok := c.refused()
+	if _, settled := l.w.store.has(c.id); l.w.level == actors.AtSettlement && len(c.calls) > 0 && !ok && c.err == nil && !settled {
+		l.fault("%s has an answer to its end; its settlement is not stored", c.id)
+	}
 	if c.opened && !c.left && c.err == nil && (ok || c.got.Len() == 0 || !bytes.HasSuffix(c.got.Bytes(), []byte("\n\n"))) {
 		l.fault("%s got a head while it waited, and behind it no stream: %s", c.id, c.got.Bytes())
 	}

@@ -45,6 +45,7 @@ var mutants = []mutant{
 	{"who timed out stays in the queue", "actors/upstream.go", "u.expire(now)\n", "\n"},
 	{"no settlement when the client goes", "actors/dispatch_settle.go", "leave()\n\tl.end(stored)\n", "leave()\n\tif s.Outcome != request.Cancelled {\n\t\tl.end(stored)\n\t}\n"},
 	{"the dispatch is not awaited", "actors/dispatch_append.go", "if err := l.d.Journal.Commit(l.take(false), events.May); err != nil {", "l.d.Journal.Put(l.take(false), events.Must)\n\t\tif err := error(nil); err != nil {"},
+	{"the settlement is not awaited", "actors/dispatch_seal.go", "err := l.sealing.Wait()\n", "err := error(nil)\n"},
 	{"a block is shortened", "domain/account/block.go", "|| !f.Until.After(b.until) {", "|| f.Until.Equal(b.until) {"},
 	{"failover goes to the same upstream", "actors/attempt_failed.go", "default:\n\t\t\tc.dead = true", "default:\n\t\t\tc.dead = c.dead || c.reason != \"\""},
 	{"the budget of attempts is ignored", "domain/routing/budget.go", "calls: s.MaxAttempts, perUpstream", "calls: 0, perUpstream"},

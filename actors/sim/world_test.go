@@ -119,7 +119,7 @@ func (w *world) gap() time.Duration {
 // furnish draws the catalogue of the seed.
 func (w *world) furnish() {
 	d := w.dice
-	w.level = []actors.Durability{actors.AtDispatch, actors.AtDispatch, actors.Overlapped, actors.Relaxed}[d.IntN(4)]
+	w.level = []actors.Durability{actors.AtDispatch, actors.AtSettlement, actors.Overlapped, actors.Relaxed}[d.IntN(4)]
 	w.polls, w.dies, w.quiet = d.IntN(3) == 0, d.IntN(2) == 0, d.IntN(4) == 0
 	ranks := []string{"", "", "low", "high"}
 	if w.polls && d.IntN(2) == 0 {

@@ -61,7 +61,7 @@ func parse(args []string) (s settings, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.IntVar(&s.rounds, "rounds", 2, "times that everything is measured; figures are medians over them")
 	f.Float64Var(&s.seconds, "seconds", 3, "length of each measurement, after a quarter of it as warm-up")
-	f.StringVar(&s.durability, "durability", "dispatched", "of the gateway: dispatched, overlapped or relaxed")
+	f.StringVar(&s.durability, "durability", "dispatched", "of the gateway: settled, dispatched, overlapped or relaxed")
 	f.StringVar(&s.store, "store", "sqlite", "of the gateway: sqlite, postgres (a private server is started) or both, in gateways of their own")
 	only := f.String("points", "", "`points` to be measured, with commas between them; default "+pointNames())
 	f.StringVar(&s.profile, "profile", "", "`file` for a CPU profile of the gateway, taken in one more pass (with the first store) that is not part of the figures")

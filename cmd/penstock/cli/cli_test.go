@@ -445,8 +445,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	for name, c := range map[string]struct{ env, value, want string }{
 		"no profile":         {"PENSTOCK_PROFILE", "x", `profile: "x" is not one of penstock, autorouter, gproxy, orchestrator, sub2api`},
 		"another store":      {"PENSTOCK_STORE", "mysql://u:secret@h/db", `store: "mysql" is not one of`},
-		"another durability": {"PENSTOCK_DURABILITY", "settled", "durability settled: not supported yet"},
-		"no durability":      {"PENSTOCK_DURABILITY", "x", `durability: "x" is not one of dispatched, overlapped, relaxed`},
+		"no durability":      {"PENSTOCK_DURABILITY", "x", `durability: "x" is not one of settled, dispatched, overlapped, relaxed`},
 		"no level":           {"PENSTOCK_LOG_LEVEL", "x", `log_level: "x"`},
 		"a missing file":     {"PENSTOCK_CONFIG", "/none.yaml", "/none.yaml"},
 		"an unknown setting": {"PENSTOCK_CONFIG", d.file("x.yaml", "listen: :1\nlistn: :2\n"), "x.yaml:2: listn: unknown setting"},

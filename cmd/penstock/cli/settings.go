@@ -47,7 +47,7 @@ var settings = []setting{
 	{"data", "PENSTOCK_DATA", "./data", "data folder", false, func(s *Settings) *string { return &s.Data }},
 	{"store", "PENSTOCK_STORE", "sqlite", "event store: sqlite, or postgres://user:password@host/database", false, func(s *Settings) *string { return &s.Store }},
 	{"secret_key", "PENSTOCK_SECRET_KEY", "", "", true, func(s *Settings) *string { return &s.SecretKey }},
-	{"durability", "PENSTOCK_DURABILITY", "dispatched", "when request bytes may leave: dispatched, overlapped or relaxed", false, func(s *Settings) *string { return &s.Durability }},
+	{"durability", "PENSTOCK_DURABILITY", "dispatched", "what waits for the event store: settled, dispatched, overlapped or relaxed", false, func(s *Settings) *string { return &s.Durability }},
 	{"profile", "PENSTOCK_PROFILE", "penstock", "set of defaults: penstock, or after other gateways autorouter, gproxy, orchestrator, sub2api", false, func(s *Settings) *string { return &s.Profile }},
 	{"on_store_down", "PENSTOCK_ON_STORE_DOWN", "", "spool or reject: what an outage of the store does to requests; default spool with PostgreSQL, reject with sqlite", false, func(s *Settings) *string { return &s.OnStoreDown }},
 	{"spool_max", "PENSTOCK_SPOOL_MAX", "", "bytes of events that may wait in the data folder during an outage, default 1073741824", false, func(s *Settings) *string { return &s.SpoolMax }},
@@ -55,21 +55,18 @@ var settings = []setting{
 	{"log_level", "PENSTOCK_LOG_LEVEL", "info", "debug, info, warn or error", false, func(s *Settings) *string { return &s.LogLevel }},
 }
 
-// choices are what a setting may be, and what it may be one day.
+// choices are what a setting may be.
 var choices = []struct {
-	name  string
-	of    []string
-	later []string
+	name string
+	of   []string
 }{
-	{"durability", []string{"dispatched", "overlapped", "relaxed"}, []string{"settled"}},
-	{"profile", catalog.Profiles(), nil},
-	{"store", []string{"sqlite", "postgres://…"}, nil},
-	{"on_store_down", []string{"spool", "reject"}, nil},
-	{"log_format", []string{"text", "json"}, nil},
-	{"log_level", []string{"debug", "info", "warn", "error"}, nil},
+	{"durability", []string{"settled", "dispatched", "overlapped", "relaxed"}},
+	{"profile", catalog.Profiles()},
+	{"store", []string{"sqlite", "postgres://…"}},
+	{"on_store_down", []string{"spool", "reject"}},
+	{"log_format", []string{"text", "json"}},
+	{"log_level", []string{"debug", "info", "warn", "error"}},
 }
-
-const notYet = "not supported yet"
 
 // configFile is read when no other is named and it is there.
 const configFile = "penstock.yaml"
@@ -124,8 +121,6 @@ func (s *Settings) check() error {
 		switch {
 		case value == "" && fallback(c.name) == "": // depends on other settings
 		case slices.Contains(c.of, value), plain != value && slices.Contains(c.of, plain+"://…"):
-		case slices.Contains(c.later, plain):
-			return usagef("%s %s: %s", c.name, plain, notYet)
 		default:
 			return usagef("%s: %q is not one of %s", c.name, plain, strings.Join(c.of, ", "))
 		}
