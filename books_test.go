@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/adapters/sqlite"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
 	"github.com/penstock/penstock/domain/books"
@@ -158,6 +159,13 @@ func TestDaysAreClosedArchivedAndTakenAwayUnderLoadAndNoFigureOfTheBillChanges(t
 	removed := bookOf[books.Removed](r, "books.removed")
 	require.NotEmpty(t, removed)
 	require.Less(t, len(removed), len(closed), "some are kept")
+
+	// An answer that lacks what was removed says so.
+	page := ask[admin.EventPage](r, "GET", "/api/v1/events?type=request.settled&since="+first.Format(time.RFC3339), nil)
+	require.NotNil(t, page.Removed)
+	require.Equal(t, first.Format(time.DateOnly), page.Removed.FirstDay)
+	require.Equal(t, removed[len(removed)-1].Day, page.Removed.LastDay)
+	require.Nil(t, ask[admin.EventPage](r, "GET", "/api/v1/events?type=request.settled&since="+day+"T00:00:00Z", nil).Removed)
 
 	// Half a day of which only the sum is left is no question that can be answered.
 	status, body := r.admin("GET", "/api/v1/billing?since="+midnight(first).Add(30*time.Hour).Format(time.RFC3339), nil)

@@ -32,6 +32,7 @@ type Event struct {
 type Story struct {
 	Request *requestlog.Entry `json:"request"` // null when the log has not seen it yet
 	Events  []Event           `json:"events"`
+	Removed *Absent           `json:"removed,omitempty"` // by retention: the facts, or some of them
 }
 
 // eventsOf takes a stored row apart into its facts.

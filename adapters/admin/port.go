@@ -22,6 +22,7 @@ import (
 // Errors that a port answers with; each has its status. Errors of package catalog keep their meaning.
 var (
 	ErrNotFound     = errors.New("not found")               // 404
+	ErrRemoved      = errors.New("removed by retention")    // 410
 	ErrPrecondition = errors.New("precondition failed")     // 412: the resource is at another version
 	ErrConflict     = errors.New("conflict")                // 409: somebody else wrote at the same time
 	ErrUnavailable  = errors.New("temporarily unavailable") // 503: the store takes no writes, or the gateway stops

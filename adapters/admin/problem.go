@@ -30,6 +30,7 @@ var statuses = []struct {
 	{ErrPrecondition, http.StatusPreconditionFailed},
 	{ErrConflict, http.StatusConflict},
 	{ErrNotFound, http.StatusNotFound},
+	{ErrRemoved, http.StatusGone},
 	{ErrUnavailable, http.StatusServiceUnavailable},
 	{catalog.ErrNotFound, http.StatusNotFound},
 	{catalog.ErrReferenced, http.StatusConflict},

@@ -21,8 +21,9 @@ type LogPage struct {
 
 // EventPage is part of the event store. Next is the "after" of the following page, 0 on the last one.
 type EventPage struct {
-	Items []Event         `json:"items"`
-	Next  events.Position `json:"next"`
+	Items   []Event         `json:"items"`
+	Next    events.Position `json:"next"`
+	Removed *Absent         `json:"removed,omitempty" doc:"what retention may have taken away of this page and of those that follow"`
 }
 
 type logInput struct {
@@ -60,7 +61,9 @@ func (s *Server) requestRoutes() {
 			Tags: []string{"requests"}, Errors: []int{401, 404, 422}}
 	}
 	huma.Register(s.api, get("listRequests", "/api/v1/requests", "The request log, newest first"), s.logs)
-	huma.Register(s.api, get("explainRequest", "/api/v1/requests/{id}", "The whole story of one request"), s.explain)
+	explain := get("explainRequest", "/api/v1/requests/{id}", "The whole story of one request")
+	explain.Errors = append(explain.Errors, http.StatusGone)
+	huma.Register(s.api, explain, s.explain)
 	huma.Register(s.api, get("listEvents", "/api/v1/events", "Facts of the event store"), s.events)
 }
 
@@ -93,7 +96,8 @@ func (s *Server) explain(ctx context.Context, in *oneInput) (*storyOutput, error
 	return &storyOutput{*story}, nil
 }
 
-// Explain gathers the story of one request. It wraps ErrNotFound when there is neither a line nor a fact of it.
+// Explain gathers the story of one request. It wraps ErrNotFound when there is neither a line nor a fact of it, ErrRemoved when
+// there may have been some.
 func Explain(ctx context.Context, log requestlog.Reader, store Events, id string) (*Story, error) {
 	entry, err := log.Request(ctx, id)
 	if err != nil {
@@ -103,10 +107,17 @@ func Explain(ctx context.Context, log requestlog.Reader, store Events, id string
 	if err != nil {
 		return nil, err
 	}
-	if entry == nil && len(facts) == 0 {
-		return nil, errors.Wrapf(ErrNotFound, "request %s", id)
+	story := &Story{Request: entry, Events: facts}
+	if len(facts) > 0 {
+		return story, nil
 	}
-	return &Story{Request: entry, Events: facts}, nil
+	if story.Removed, err = AbsentFrom(ctx, store, events.Query{Stream: events.RequestStreams + id}); err != nil || entry != nil {
+		return story, err
+	}
+	if _, dated := bornAt(id); dated && story.Removed != nil {
+		return nil, errors.Wrapf(ErrRemoved, "request %s of %s", id, story.Removed.FirstDay)
+	}
+	return nil, errors.Wrapf(ErrNotFound, "request %s", id)
 }
 
 func (s *Server) events(ctx context.Context, in *eventInput) (*eventOutput, error) {
@@ -126,14 +137,19 @@ func (s *Server) events(ctx context.Context, in *eventInput) (*eventOutput, erro
 	if err := ordered(in.Since, in.Until); err != nil {
 		return nil, err
 	}
-	found, next, err := FindEvents(ctx, s.ports.Events, events.Query{
+	q := events.Query{
 		Text: in.Text, Stream: in.Stream, Request: in.Request, Key: in.Key, Upstream: in.Upstream, Type: in.Type,
 		Since: in.Since, Until: in.Until, After: events.Position(in.After), Newest: in.Newest, Limit: limit,
-	})
+	}
+	found, next, err := FindEvents(ctx, s.ports.Events, q)
 	if err != nil {
 		return nil, s.problem(ctx, at("query"), err)
 	}
-	return &eventOutput{EventPage{Items: found, Next: next}}, nil
+	removed, err := AbsentFrom(ctx, s.ports.Events, q)
+	if err != nil {
+		return nil, s.problem(ctx, at("query"), err)
+	}
+	return &eventOutput{EventPage{Items: found, Next: next, Removed: removed}}, nil
 }
 
 // ordered refuses a span that ends before it begins, as the queries of read models do.

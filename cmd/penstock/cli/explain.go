@@ -39,6 +39,7 @@ func (p *Program) explain(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	p.mention(story.Removed)
 	if on(cmd, "json") {
 		return jsonLines(p.Stdout, []*admin.Story{story})
 	}

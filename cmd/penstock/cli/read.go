@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -125,10 +126,11 @@ func (p *Program) events(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer done()
-	found, err := from.Events(cmd.Context(), q)
+	found, removed, err := from.Events(cmd.Context(), q)
 	if err != nil {
 		return err
 	}
+	p.mention(removed)
 	if on(cmd, "json") {
 		return jsonLines(p.Stdout, found)
 	}
@@ -137,6 +139,19 @@ func (p *Program) events(cmd *cobra.Command, _ []string) error {
 		t.row(strconv.FormatInt(int64(e.Position), 10), clock(e.At), e.Type, e.Stream, string(e.Data))
 	}
 	return t.end()
+}
+
+// mention says beside what is shown that more was there once.
+func (p *Program) mention(removed *admin.Absent) {
+	if removed == nil {
+		return
+	}
+	days := removed.FirstDay
+	if removed.LastDay != days {
+		days += " to " + removed.LastDay
+	}
+	fmt.Fprintf(p.Stderr, "penstock: retention has removed events of requests of %s, up to position %d; they are in the archive of their day, if one was asked for\n",
+		days, removed.Through)
 }
 
 func known(names []string, name string) bool {

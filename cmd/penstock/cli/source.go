@@ -22,7 +22,7 @@ import (
 type source interface {
 	Logs(ctx context.Context, q requestlog.Query) ([]requestlog.Entry, error)
 	Explain(ctx context.Context, id string) (*admin.Story, error)
-	Events(ctx context.Context, q events.Query) ([]admin.Event, error)
+	Events(ctx context.Context, q events.Query) ([]admin.Event, *admin.Absent, error)
 	Bill(ctx context.Context, q billing.Query) ([]billing.Line, error)
 	Replay(ctx context.Context, projection string, verify bool) ([]projections.Report, error)
 	Until(ctx context.Context, projection string, moment billing.Query) ([]admin.Standing, error)
@@ -58,8 +58,9 @@ func (c *client) Explain(ctx context.Context, id string) (*admin.Story, error) {
 const eventPage = 1000
 
 // Events follows the pages until q.Limit rows were read.
-func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, error) {
+func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, *admin.Absent, error) {
 	var all []admin.Event
+	var removed *admin.Absent // what the first page says is about all
 	after, newest := q.After, ""
 	if q.Newest {
 		newest = "true"
@@ -75,7 +76,10 @@ func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, err
 			"since", stamp(q.Since), "until", stamp(q.Until), "type", q.Type, "stream", q.Stream,
 			"request", q.Request, "key", q.Key, "upstream", q.Upstream, "text", q.Text)
 		if err := c.do(ctx, http.MethodGet, path, nil, &page); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if after == q.After {
+			removed = page.Removed
 		}
 		all = append(all, page.Items...)
 		if rows += limit; q.Text != "" { // such a page need not be full
@@ -85,7 +89,7 @@ func (c *client) Events(ctx context.Context, q events.Query) ([]admin.Event, err
 			break
 		}
 	}
-	return all, nil
+	return all, removed, nil
 }
 
 func (c *client) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
@@ -159,7 +163,11 @@ func (s stopped) Explain(ctx context.Context, id string) (*admin.Story, error) {
 	return admin.Explain(ctx, s.data, s.data, id)
 }
 
-func (s stopped) Events(ctx context.Context, q events.Query) ([]admin.Event, error) {
+func (s stopped) Events(ctx context.Context, q events.Query) ([]admin.Event, *admin.Absent, error) {
+	removed, err := admin.AbsentFrom(ctx, s.data, q)
+	if err != nil {
+		return nil, nil, err
+	}
 	all, next, err := admin.FindEvents(ctx, s.data, q)
 	for limit := q.Limit; q.Text != "" && next > 0 && err == nil && len(all) < limit; {
 		var more []admin.Event
@@ -167,7 +175,7 @@ func (s stopped) Events(ctx context.Context, q events.Query) ([]admin.Event, err
 		more, next, err = admin.FindEvents(ctx, s.data, q)
 		all = append(all, more...)
 	}
-	return all, err
+	return all, removed, err
 }
 
 func (s stopped) Bill(ctx context.Context, q billing.Query) ([]billing.Line, error) {
