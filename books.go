@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/domain/books"
 	"github.com/penstock/penstock/domain/catalog"
 	"github.com/penstock/penstock/events"
@@ -195,7 +196,7 @@ func (c *closer) next(ctx context.Context, book *books.Ledger, until string, goa
 	}
 	if folder != "" {
 		if f.Archive, err = c.archive(ctx, folder, f); err != nil {
-			return nil, errors.Wrapf(err, "archive of %s", name)
+			return nil, unarchived(err, name)
 		}
 	}
 	return f, nil
@@ -224,6 +225,11 @@ func (c *closer) folder() (string, error) {
 		return settings.BooksArchive, err
 	}
 	return filepath.Join(c.dir, settings.BooksArchive), nil
+}
+
+// unarchived is why there is no archive of a day.
+func unarchived(err error, day string) error {
+	return errors.Mark(errors.Wrapf(err, "archive of %s", day), admin.ErrArchive)
 }
 
 // archive writes the links with all rows of a day's requests. The name tells one chain from another.

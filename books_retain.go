@@ -41,7 +41,7 @@ func (c *closer) release(ctx context.Context, book *books.Ledger, version int64)
 		gone := &books.Removed{Day: f.Day, Span: f.Span}
 		if folder != "" && f.Archive == nil { // the folder was set later
 			if gone.Archive, err = c.archive(ctx, folder, &f); err != nil {
-				return errors.Wrapf(err, "archive of %s", f.Day)
+				return unarchived(err, f.Day)
 			}
 		}
 		if err := c.say(ctx, book, &version, gone); err != nil {

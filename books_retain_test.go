@@ -92,6 +92,7 @@ func TestAnArchiveThatCanNotBeWrittenHoldsUpNothingThatNeedsNone(t *testing.T) {
 		map[string]any{"kind": "setting", "name": "retention.events", "value": "5"})
 	status, body := r.admin("POST", "/api/v1/books/close", map[string]any{"until": yesterday})
 	require.Equal(t, 500, status, "%s", body)
+	require.Contains(t, string(body), archive, "the folder is named")
 	removed := bookOf[books.Removed](r, "books.removed")
 	require.Len(t, removed, 1)
 	require.Equal(t, first, removed[0].Day)

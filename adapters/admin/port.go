@@ -23,6 +23,7 @@ import (
 var (
 	ErrNotFound     = errors.New("not found")               // 404
 	ErrRemoved      = errors.New("removed by retention")    // 410
+	ErrArchive      = errors.New("no archive was written")  // 500, and the answer says why
 	ErrPrecondition = errors.New("precondition failed")     // 412: the resource is at another version
 	ErrConflict     = errors.New("conflict")                // 409: somebody else wrote at the same time
 	ErrUnavailable  = errors.New("temporarily unavailable") // 503: the store takes no writes, or the gateway stops

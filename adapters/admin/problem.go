@@ -52,6 +52,7 @@ var statuses = []struct {
 	{events.ErrUnavailable, http.StatusServiceUnavailable},
 	{context.Canceled, 499},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
+	{ErrArchive, http.StatusInternalServerError}, // for another reason than those above: the folder
 }
 
 // place says where in what was sent a resource stands, such as "body" or "body.resources[2]".
