@@ -61,7 +61,7 @@ type Journal struct {
 	mu     sync.Mutex
 	queue  []entry
 	hasty  int // so many in the queue are waited for
-	ending int // so many in the queue are the last of their requests
+	ending int // so many others in the queue are the last of their requests
 	closed bool
 	wake   chan struct{} // capacity 1
 	done   chan struct{} // the writer has ended
@@ -331,7 +331,7 @@ func (j *Journal) enqueue(e *entry) (err error) {
 	j.queue = append(j.queue, *e)
 	// The writer sleeps through what comes behind the first append while it lingers, until there is a reason to hurry.
 	wake := len(j.queue) == 1 || len(j.queue) == j.batchMax
-	if e.mode == Last {
+	if e.mode == Last && e.pending == nil {
 		j.ending++
 	}
 	if e.pending != nil {
