@@ -3,14 +3,12 @@ package events
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"time"
+	"unicode/utf8"
 )
 
 // ErrExport is wrapped by errors about a file that is no export, with the number of the line.
@@ -69,11 +67,16 @@ func Export(ctx context.Context, chain Chain, first, last Position, sign func(*H
 	return head, nil
 }
 
-// exported is one line of an export; one field is set.
+// exported is one line of an export; one field is set. The last ones are those of a backup only.
 type exported struct {
 	Commit *exportedCommit `json:"commit,omitempty"`
 	Row    *exportedRow    `json:"row,omitempty"`
 	Head   *Head           `json:"head,omitempty"`
+
+	Backup *BackupHeading  `json:"backup,omitempty"`
+	Secret *exportedSecret `json:"secret,omitempty"`
+	Group  *exportedGroup  `json:"group,omitempty"`
+	Sum    *exportedSum    `json:"sum,omitempty"`
 }
 
 type exportedCommit struct {
@@ -103,6 +106,29 @@ type exportedRow struct {
 	Hash     Sum             `json:"hash"`
 	Bytes    []byte          `json:"payload_base64,omitempty"` // when the payload would not survive as JSON
 	Payload  json.RawMessage `json:"-"`                        // "payload", written and read by hand: its bytes are hashed
+
+	Odd map[string][]byte `json:"texts_base64,omitempty"` // of the texts above those that are no UTF-8, by name
+}
+
+// texts are those of a row by the names that they have in a line.
+func (x *exportedRow) texts() map[string]*string {
+	return map[string]*string{
+		"stream": &x.Stream, "types": &x.Types, "request": &x.Request, "key": &x.Key, "upstream": &x.Upstream, "node": &x.Node,
+	}
+}
+
+// setApart takes texts out that a line of JSON would change: their bytes are hashed.
+func (x *exportedRow) setApart() {
+	if utf8.ValidString(x.Stream) && utf8.ValidString(x.Types) && utf8.ValidString(x.Request) && utf8.ValidString(x.Key) &&
+		utf8.ValidString(x.Upstream) && utf8.ValidString(x.Node) {
+		return
+	}
+	x.Odd = map[string][]byte{}
+	for name, text := range x.texts() {
+		if !utf8.ValidString(*text) {
+			x.Odd[name], *text = []byte(*text), ""
+		}
+	}
 }
 
 func appendCommit(b []byte, c *Commit) ([]byte, error) {
@@ -118,6 +144,7 @@ func appendRow(b []byte, r *RawRow) ([]byte, error) {
 		x.Stream, x.Version, x.Terminal, x.Types = r.Stream, r.Version, r.Terminal, r.Types
 		x.At, x.Time = r.At.UnixMicro(), r.At.UTC().Format(timeLayout)
 		x.Request, x.Key, x.Upstream, x.Node = r.Request, r.Key, r.Upstream, r.Node
+		x.setApart()
 		if verbatim = survives(r.Payload); !verbatim {
 			x.Bytes = r.Payload
 		}
@@ -139,158 +166,4 @@ func appendRow(b []byte, r *RawRow) ([]byte, error) {
 func survives(payload []byte) bool {
 	n := len(payload)
 	return n > 1 && payload[0] == '[' && payload[n-1] == ']' && !bytes.ContainsAny(payload, "\n\r") && json.Valid(payload)
-}
-
-// ExportFile is an export being read. It is a Chain that can be read once.
-type ExportFile struct {
-	lines *bufio.Reader
-	n     int // lines read
-	next  *exported
-	first Position
-	head  *Head
-}
-
-// ReadExport begins to read what Export wrote, compressed with gzip or not.
-func ReadExport(r io.Reader) (*ExportFile, error) {
-	lines := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := lines.Peek(2); string(magic) == "\x1f\x8b" {
-		unzipped, err := gzip.NewReader(lines)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrExport, err)
-		}
-		lines = bufio.NewReaderSize(unzipped, 64<<10)
-	}
-	f := &ExportFile{lines: lines}
-	if err := f.read(); err != nil {
-		return nil, err
-	}
-	switch {
-	case f.next == nil || f.next.Row != nil:
-		return nil, fmt.Errorf("%w: line 1: a commit is expected", ErrExport)
-	case f.next.Commit != nil:
-		f.first = f.next.Commit.First
-	}
-	return f, nil
-}
-
-// First is the position at which it begins.
-func (f *ExportFile) First() Position { return f.first }
-
-// Head is what the last line says, nil when the file is cut off. It is known once the chain has been read.
-func (f *ExportFile) Head() *Head { return f.head }
-
-// lineMax bounds a line, in bytes.
-const lineMax = 256 << 20
-
-// read takes the next line; next is nil at the end.
-func (f *ExportFile) read() error {
-	f.next = nil
-	var line []byte
-	for {
-		part, err := f.lines.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull) && len(line) < lineMax:
-			continue
-		case err == nil:
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF): // what is cut off is no line
-			return nil
-		default:
-			return fmt.Errorf("%w: line %d: %w", ErrExport, f.n+1, err)
-		}
-		break
-	}
-	f.n++
-	var x struct {
-		exported
-		Row *struct {
-			exportedRow
-			Payload json.RawMessage `json:"payload"`
-		} `json:"row"`
-	}
-	if err := json.Unmarshal(line, &x); err != nil {
-		return fmt.Errorf("%w: line %d: %w", ErrExport, f.n, err)
-	}
-	f.next = &x.exported
-	if x.Row != nil {
-		f.next.Row = &x.Row.exportedRow
-		f.next.Row.Payload = x.Row.Payload
-		if x.Row.Payload == nil {
-			f.next.Row.Payload = x.Row.Bytes
-		}
-	}
-	if f.next.Commit == nil && f.next.Row == nil && f.next.Head == nil {
-		return fmt.Errorf("%w: line %d is neither commit, row nor head", ErrExport, f.n)
-	}
-	return nil
-}
-
-// Chain implements Chain. after is not looked at.
-func (f *ExportFile) Chain(ctx context.Context, _ Position, yield func(*Commit, []RawRow) bool) error {
-	var commit *Commit
-	var rows []RawRow
-	more := true
-	for f.next != nil && f.next.Head == nil && more {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		switch {
-		case f.next.Row == nil:
-			if commit != nil {
-				more = yield(commit, rows)
-			}
-			c := f.next.Commit
-			commit, rows = &Commit{c.First, c.N, c.Previous, c.Hash, Bounds{c.LowWater, c.Earliest, c.Latest}}, rows[:0]
-		case len(rows) <= int(min(commit.N, 1<<20)): // one more than there may be tells as much as all
-			rows = append(rows, f.next.Row.raw())
-		}
-		if err := f.read(); err != nil {
-			return err
-		}
-	}
-	if commit != nil && more {
-		more = yield(commit, rows)
-	}
-	if more && f.next != nil {
-		f.head = f.next.Head
-	}
-	return nil
-}
-
-func (x *exportedRow) raw() RawRow {
-	return RawRow{Position: x.Position, N: x.N, Archived: x.Archived, Hash: x.Hash, Row: Row{
-		Stream: x.Stream, Version: x.Version, Terminal: x.Terminal, At: time.UnixMicro(x.At).UTC(), Types: x.Types,
-		Request: x.Request, Key: x.Key, Upstream: x.Upstream, Node: x.Node, Payload: x.Payload,
-	}}
-}
-
-// VerifyExport audits an export. A file whose last line is gone is truncated.
-func VerifyExport(ctx context.Context, f *ExportFile, heads []Head) (Report, error) {
-	inside := heads[:0:0]
-	for _, h := range heads {
-		if h.Position >= f.first {
-			inside = append(inside, h)
-		}
-	}
-	report, err := Audit{Heads: inside, After: max(f.first-1, 0)}.Verify(ctx, f)
-	if err != nil || report.Fault != "" {
-		return report, err
-	}
-	broken := func(at Position, fault Fault, detail string) {
-		report.FirstBroken, report.Fault, report.Detail, report.Equal = &at, fault, detail, false
-	}
-	end := report.Head
-	switch h := f.head; {
-	case h == nil:
-		broken(max(end.Position+1, f.first), Truncated, "the file ends without a head")
-	case h.Position > end.Position:
-		broken(max(end.Position+1, f.first), Truncated, "the file's own head is at "+strconv.FormatInt(int64(h.Position), 10))
-	case h.Position != end.Position || h.Hash != end.Hash:
-		broken(end.Position, Tampered, "the file's own head is another one")
-	default:
-		if err := h.Check(Sum{}); err != nil {
-			broken(end.Position, Tampered, err.Error())
-		}
-	}
-	return report, nil
 }

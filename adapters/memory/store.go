@@ -22,6 +22,7 @@ type Store struct {
 	streams  map[string][]int   // indexes of a stream's rows
 	commits  []events.Commit
 	secrets  map[string][]events.Secret // by id, in order of version
+	groups   []events.FeedCheckpoint    // kept for others
 	hasher   events.Hasher
 }
 

@@ -11,3 +11,7 @@ import (
 func TestTheMemoryStoreKeepsThePromisesOfAStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) events.Store { return memory.NewStore() })
 }
+
+func TestAMemoryStoreIsMoved(t *testing.T) {
+	storetest.Move(t, storetest.Kinds{"memory": func(*testing.T) storetest.Movable { return memory.NewStore() }})
+}

@@ -246,19 +246,23 @@ func (s feedSource) ForgetCheckpoint(ctx context.Context, group string) error {
 // Checkpoints lists all groups.
 func (s feedSource) Checkpoints(ctx context.Context) (list []events.FeedCheckpoint, err error) {
 	err = s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		list = nil
-		rows, err := c.Query(ctx, `SELECT name, position, at FROM feed_checkpoints ORDER BY name`)
-		if err != nil {
-			return err
-		}
-		var name []byte
-		var one events.FeedCheckpoint
-		_, err = pgx.ForEachRow(rows, []any{&name, &one.Position, &one.At}, func() error {
-			one.Group, one.At = plain(name), one.At.UTC()
-			list = append(list, one)
-			return nil
-		})
+		list, err = readGroups(ctx, c)
 		return err
+	})
+	return list, err
+}
+
+func readGroups(ctx context.Context, c *pgx.Conn) (list []events.FeedCheckpoint, err error) {
+	rows, err := c.Query(ctx, `SELECT name, position, at FROM feed_checkpoints ORDER BY name`)
+	if err != nil {
+		return nil, err
+	}
+	var name []byte
+	var one events.FeedCheckpoint
+	_, err = pgx.ForEachRow(rows, []any{&name, &one.Position, &one.At}, func() error {
+		one.Group, one.At = plain(name), one.At.UTC()
+		list = append(list, one)
+		return nil
 	})
 	return list, err
 }

@@ -148,8 +148,7 @@ func (g *group) storeRare(ctx context.Context, w *session, end chain) error {
 		return err
 	}
 	for _, v := range g.secrets {
-		b.Queue(`INSERT INTO secrets (id, version, sealed, digest) VALUES ($1, $2, $3, $4)`,
-			text(v.ID), v.Version, notNil(v.Sealed), notNil(v.Digest))
+		queueSecret(b, v)
 	}
 	if b.Len() == 0 {
 		return nil
@@ -177,7 +176,7 @@ func (g *group) queueRows(w *session) (bounds []bound) {
 				first = r
 				x.beginCopy(w.copies[d])
 			}
-			x.out = appendTuple(x.out, r)
+			x.out = appendTuple(x.out, r, int64(len(r.Facts)))
 			x.nextRow()
 		}
 		if first == nil {

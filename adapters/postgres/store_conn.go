@@ -189,6 +189,7 @@ const (
 	deadlockDetected = "40P01"
 	invalidText      = "22P02"
 	invalidBytes     = "22021"
+	outOfMemory      = "53200"
 
 	protocolViolation = "08P01"
 	readOnly          = "25006"

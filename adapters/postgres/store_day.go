@@ -152,6 +152,17 @@ func (s *Store) lookAhead(ctx context.Context, w *session) error {
 	return err
 }
 
+// making are the statements that make a partition. Attaching lets readers of the whole table go on, which creating as a partition would
+// not.
+func (d day) making() []string {
+	return []string{
+		fmt.Sprintf(`CREATE TABLE %s (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)`, d.table()),
+		fmt.Sprintf(`ALTER TABLE events ATTACH PARTITION %s FOR VALUES IN (%d)`, d.table(), d),
+		fmt.Sprintf(`INSERT INTO days (day, first, last) VALUES (%d, 0, 0)
+			ON CONFLICT (day) DO UPDATE SET first = 0, last = 0`, d),
+	}
+}
+
 // makeDays makes those partitions that are missing, in a transaction of their own. It waits for locks for so long, "0" for as long as
 // there is time.
 func (s *Store) makeDays(ctx context.Context, w *session, wait string, days ...day) error {
@@ -170,12 +181,7 @@ func (s *Store) makeDays(ctx context.Context, w *session, wait string, days ...d
 		if _, there := w.days[d]; there {
 			continue
 		}
-		// Attaching lets readers of the whole table go on, which creating as a partition would not.
-		made = append(made,
-			fmt.Sprintf(`CREATE TABLE %s (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)`, d.table()),
-			fmt.Sprintf(`ALTER TABLE events ATTACH PARTITION %s FOR VALUES IN (%d)`, d.table(), d),
-			fmt.Sprintf(`INSERT INTO days (day, first, last) VALUES (%d, 0, 0)
-				ON CONFLICT (day) DO UPDATE SET first = 0, last = 0`, d))
+		made = append(made, d.making()...)
 	}
 	for _, sql := range append(made, `COMMIT`) {
 		if _, err := w.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {

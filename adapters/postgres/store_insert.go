@@ -57,15 +57,15 @@ func (p *placed) names() [6]string {
 // epoch is PostgreSQL's year zero in microseconds since 1970.
 const epoch = 946_684_800_000_000
 
-// appendTuple appends a row in the binary form that COPY has for the types of the columns. Empty texts of the last four
+// appendTuple appends a row of n facts in the binary form that COPY has for the types of the columns. Empty texts of the last four
 // are NULL.
-func appendTuple(b []byte, r *placed) []byte {
+func appendTuple(b []byte, r *placed, n int64) []byte {
 	b = append(b, 0, 14)
 	b = appendInt8(b, int64(r.position))
 	b = appendInt8(b, r.version)
 	b = appendInt8(b, r.At.UnixMicro()-epoch)
 	b = appendInt4(b, int32(r.day))
-	b = appendInt4(b, int32(len(r.Facts)))
+	b = appendInt4(b, int32(n))
 	b = append(b, 0, 0, 0, 1, 0)
 	if r.Terminal {
 		b[len(b)-1] = 1

@@ -29,6 +29,25 @@ func (s *Store) Secret(ctx context.Context, id string, version int64) (v *events
 	return v, err
 }
 
+func queueSecret(b *pgx.Batch, v *events.Secret) {
+	b.Queue(`INSERT INTO secrets (id, version, sealed, digest) VALUES ($1, $2, $3, $4)`, text(v.ID), v.Version, notNil(v.Sealed), notNil(v.Digest))
+}
+
+// readSecrets reads all versions, in order of id and version.
+func readSecrets(ctx context.Context, c *pgx.Conn) (list []events.Secret, err error) {
+	rows, err := c.Query(ctx, `SELECT id, version, sealed, digest FROM secrets ORDER BY id, version`)
+	if err != nil {
+		return nil, err
+	}
+	var id []byte
+	var v events.Secret
+	_, err = pgx.ForEachRow(rows, []any{&id, &v.Version, &v.Sealed, &v.Digest}, func() error {
+		list = append(list, events.Secret{ID: plain(id), Version: v.Version, Sealed: bytes.Clone(v.Sealed), Digest: bytes.Clone(v.Digest)})
+		return nil
+	})
+	return list, err
+}
+
 func sameSecret(a, b *events.Secret) bool {
 	return a.ID == b.ID && a.Version == b.Version && bytes.Equal(a.Sealed, b.Sealed) && bytes.Equal(a.Digest, b.Digest)
 }

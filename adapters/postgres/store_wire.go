@@ -102,6 +102,15 @@ func (x *wire) endCopy() {
 	x.end()
 }
 
+// copyOf executes a COPY of tuples; of none it executes none.
+func (x *wire) copyOf(statement string, tuples []byte) {
+	if len(tuples) > 0 {
+		x.beginCopy(statement)
+		x.out = append(x.out, tuples...)
+		x.endCopy()
+	}
+}
+
 // sync ends what is sent at once: after an error the server passes over everything up to here.
 func (x *wire) sync() {
 	x.message('S')

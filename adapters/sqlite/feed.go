@@ -83,12 +83,8 @@ func (s feedSource) change(ctx context.Context, sql string, bind func(*binder)) 
 // Checkpoints lists all groups.
 func (s feedSource) Checkpoints(ctx context.Context) (list []events.FeedCheckpoint, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		return c.each(`SELECT name, position, at FROM feed_checkpoints ORDER BY name`, nil, func(q *sqlite3.Stmt) bool {
-			list = append(list, events.FeedCheckpoint{
-				Group: q.ColumnText(0), Position: events.Position(q.ColumnInt64(1)), At: time.UnixMicro(q.ColumnInt64(2)).UTC(),
-			})
-			return true
-		})
+		list, err = readGroups(c)
+		return err
 	})
 	return list, err
 }

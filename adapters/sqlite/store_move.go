@@ -45,7 +45,7 @@ func moveAppended(c *conn, tell func(from, at, to events.Position)) error {
 	}
 	from := events.Position(first - 1)
 	tell(from, from, end.head)
-	m := mover{c: c}
+	m := mover{pager: pager{c: c}}
 	for done := false; !done; {
 		if err := c.GetInterrupt().Err(); err != nil {
 			return err
@@ -69,18 +69,13 @@ func moveAppended(c *conn, tell func(from, at, to events.Position)) error {
 	return nil
 }
 
-// mover moves rows in order. It holds one page.
+// mover moves rows in order.
 type mover struct {
-	c       *conn
-	open    openStreams
+	pager
 	last    int64 // row that was moved
-	block   block // as far as its rows were moved
-	size    int   // of what the part has moved, in bytes
-	page    page  // under way; its body lacks the end
 	commits *sqlite3.Stmt
 	more    bool  // commits is at one that begins behind the row at hand
-	before  int64 // the time that was reached before the commit of the row at hand
-	latest  int64 // the time that it reaches
+	latest  int64 // the time that the commit of the row at hand reaches
 }
 
 // part moves some rows; done: there are no more, and nor is the table.
@@ -171,16 +166,6 @@ func (m *mover) reach(at int64) error {
 
 // row moves the row at which the statement is.
 func (m *mover) row(at int64, q *sqlite3.Stmt) error {
-	if len(m.page.body) >= pageMax {
-		if err := m.flush(); err != nil {
-			return err
-		}
-	}
-	if len(m.page.body) == 0 {
-		m.page.first, m.page.body = at, append(m.page.body, '[')
-	} else {
-		m.page.body = append(m.page.body, ",\n"...)
-	}
 	r := events.Row{
 		Stream: q.ColumnText(2), Version: q.ColumnInt64(3), Terminal: q.ColumnInt64(4) == 1, At: time.UnixMicro(q.ColumnInt64(5)),
 		Types: q.ColumnText(6), Request: q.ColumnText(7), Key: q.ColumnText(8), Upstream: q.ColumnText(9), Node: q.ColumnText(10),
@@ -191,42 +176,8 @@ func (m *mover) row(at int64, q *sqlite3.Stmt) error {
 	}
 	var sum [hashSize]byte
 	copy(sum[:], q.ColumnRawBlob(11))
-	before := len(m.page.body)
-	m.page.body = appendRow(m.page.body, events.Position(at), q.ColumnInt64(1), r.Version, &r)
-	m.page.hashes = append(m.page.hashes, sum[:]...)
-	m.size += len(m.page.body) - before
 	m.last = at
-	return m.list(events.Position(at), &r)
-}
-
-// list lists a row that was moved, where need be, and notes it for the block.
-func (m *mover) list(at events.Position, r *events.Row) error {
-	id, regular := idOf(r.Stream)
-	late := false
-	if regular {
-		m.block.note(at, id)
-		late = m.open.follow(r)
-	}
-	for _, name := range id.names(regular, late, r.Stream, r.Request, r.At.UnixMicro(), m.before) {
-		if name == "" {
-			continue
-		}
-		if err := m.c.list(name, at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flush stores the page under way.
-func (m *mover) flush() error {
-	if len(m.page.body) == 0 {
-		return nil
-	}
-	m.page.body = append(m.page.body, ']')
-	err := m.c.writePage(m.page)
-	m.page.body, m.page.hashes = m.page.body[:0], m.page.hashes[:0]
-	return err
+	return m.add(events.Position(at), q.ColumnInt64(1), &r, sum)
 }
 
 // turn stores what the index lacks of the block under way when another one has begun.
@@ -237,26 +188,4 @@ func (m *mover) turn(number int64) error {
 	err := writeStreams(m.c, &m.block)
 	m.block.begin(number)
 	return err
-}
-
-// openStreams are request streams that have begun, and not ended. The zero value is ready.
-type openStreams map[string]bool
-
-// openMax bounds the streams that are known to be open; when they are more, all are forgotten.
-var openMax = 1 << 17
-
-// follow notes what a row does to its stream, and says whether it may stand behind the end.
-func (o *openStreams) follow(r *events.Row) (late bool) {
-	switch {
-	case r.Terminal:
-		delete(*o, r.Stream)
-	case r.Version == 0:
-		if *o == nil || len(*o) >= openMax {
-			*o = openStreams{}
-		}
-		(*o)[r.Stream] = true
-	default:
-		return !(*o)[r.Stream]
-	}
-	return false
 }

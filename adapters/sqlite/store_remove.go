@@ -155,12 +155,7 @@ func (m *remover) rewrite(taken []bool) error {
 			body, hashes = append(body, r.raw...), append(hashes, sum[:]...)
 			continue
 		}
-		sum := r.sum()
-		if err := m.c.exec(insertGone, func(b *binder) {
-			b.integer(r.position)
-			b.integer(r.n)
-			b.blob(sum[:])
-		}); err != nil {
+		if err := m.c.writeGone(r.position, r.n, r.sum()); err != nil {
 			return err
 		}
 		if err := m.unlist(r); err != nil {
@@ -174,6 +169,15 @@ func (m *remover) rewrite(taken []bool) error {
 		b.blob(hashes)
 		b.rawText(append(body, ']'))
 		b.integer(m.page.first)
+	})
+}
+
+// writeGone writes what is left of a row.
+func (c *conn) writeGone(at, n int64, sum [hashSize]byte) error {
+	return c.exec(insertGone, func(b *binder) {
+		b.integer(at)
+		b.integer(n)
+		b.blob(sum[:])
 	})
 }
 

@@ -29,15 +29,7 @@ func (g *group) seal(lowWater events.Position) (chain, error) {
 	if err := g.writePages(); err != nil {
 		return chain{}, err
 	}
-	if err := g.c.exec(insertCommit, func(b *binder) {
-		b.integer(int64(first))
-		b.integer(n)
-		b.integer(int64(lowWater))
-		b.integer(g.earliest)
-		b.integer(g.latest)
-		b.blob(was.hash[:])
-		b.blob(end.hash[:])
-	}); err != nil {
+	if err := g.c.writeCommit(&events.Commit{First: first, N: n, Previous: was.hash, Hash: end.hash, Bounds: bounds}); err != nil {
 		return chain{}, err
 	}
 	for _, l := range g.listed {
@@ -46,12 +38,7 @@ func (g *group) seal(lowWater events.Position) (chain, error) {
 		}
 	}
 	for _, v := range g.secrets {
-		if err := g.c.exec(insertSecret, func(b *binder) {
-			b.text(v.ID)
-			b.integer(v.Version)
-			b.blob(v.Sealed)
-			b.blob(v.Digest)
-		}); err != nil {
+		if err := g.c.writeSecret(v); err != nil {
 			return chain{}, err
 		}
 	}
@@ -75,6 +62,27 @@ func (g *group) writePages() error {
 		begin, from = end+1, i+1
 	}
 	return nil
+}
+
+func (c *conn) writeCommit(l *events.Commit) error {
+	return c.exec(insertCommit, func(b *binder) {
+		b.integer(int64(l.First))
+		b.integer(l.N)
+		b.integer(int64(l.LowWater))
+		b.integer(l.Earliest)
+		b.integer(l.Latest)
+		b.blob(l.Previous[:])
+		b.blob(l.Hash[:])
+	})
+}
+
+func (c *conn) writeSecret(v *events.Secret) error {
+	return c.exec(insertSecret, func(b *binder) {
+		b.text(v.ID)
+		b.integer(v.Version)
+		b.blob(v.Sealed)
+		b.blob(v.Digest)
+	})
 }
 
 func (c *conn) writePage(p page) error {
