@@ -178,10 +178,7 @@ func (a *auditor) known() ([]events.Head, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "signed heads")
 	}
-	if i := bytes.LastIndexByte(text, '\n'); i < len(text)-1 { // the process ended while it wrote the last one
-		text = text[:i+1]
-	}
-	heads, err := events.ParseHeads(text)
+	heads, err := parseHeadLines(text)
 	if err != nil {
 		return nil, errors.Wrapf(err, "signed heads: %s", a.path)
 	}
@@ -192,6 +189,14 @@ func (a *auditor) known() ([]events.Head, error) {
 		}
 	}
 	return heads, nil
+}
+
+// parseHeadLines reads the heads of a file.
+func parseHeadLines(text []byte) ([]events.Head, error) {
+	if i := bytes.LastIndexByte(text, '\n'); i < len(text)-1 { // the process ended while it wrote the last one
+		text = text[:i+1]
+	}
+	return events.ParseHeads(text)
 }
 
 // keep signs the head, writes it to the log and to the file and tells it, unless it is the one of before. The archive

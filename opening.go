@@ -217,7 +217,7 @@ func (g *Gateway) openPlanes(ctx context.Context) error {
 		Token: g.adminToken, Version: g.config.Version, Ports: g.ports(), Metrics: telemetry.MetricsHandler(g), Logger: g.log,
 		Feed: g.out.feed, Webhooks: hookState{&g.out}, Limits: keyLimits{g.system}, Ledger: g.treasury(g.readings()),
 		Reprice: g.repricer(),
-		Audit:   g.ledger.closer, Books: g.ledger.closer, Past: g, Replays: &g.replays,
+		Audit:   g.ledger.closer, Books: g.ledger.closer, Backups: g, Past: g, Replays: &g.replays,
 	})
 	return err
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/penstock/penstock/projections/stats"
 )
 
-// eventStore is an event store with the feed over it.
+// eventStore is an event store that can be moved, with the feed over it.
 type eventStore interface {
 	events.Store
+	events.Movable
 	Feed(*events.Bell, *slog.Logger) events.Feed
 }
 

@@ -31,6 +31,10 @@ func forgetShadows(ctx context.Context, model ReadModel, list []Projection, stor
 	if !slices.ContainsFunc(stored, func(c Checkpoint) bool { return c.Position > head }) {
 		return nil
 	}
+	return discardShadows(ctx, model, list)
+}
+
+func discardShadows(ctx context.Context, model ReadModel, list []Projection) error {
 	for _, p := range list {
 		shadow, err := model.Beside(ctx, p)
 		if err == nil {
@@ -39,6 +43,19 @@ func forgetShadows(ctx context.Context, model ReadModel, list []Projection, stor
 		if err != nil {
 			return fmt.Errorf("remove shadow of %s: %w", p.Name(), err)
 		}
+	}
+	return nil
+}
+
+// Forget makes the rows of projections anew, empty, and throws their shadows away: they are of a store that is no more.
+func Forget(ctx context.Context, model ReadModel, list []Projection) error {
+	for _, p := range list {
+		if err := model.Reset(ctx, p); err != nil {
+			return fmt.Errorf("projections: reset %s: %w", p.Name(), err)
+		}
+	}
+	if err := discardShadows(ctx, model, list); err != nil {
+		return fmt.Errorf("projections: %w", err)
 	}
 	return nil
 }

@@ -153,6 +153,9 @@ func (s *shelf) Revision() events.Position { return events.Position(s.state.Revi
 
 // recorded holds a log, its events and answers of read models.
 type recorded struct {
+	backedUp    string
+	backupFails error
+
 	entries []requestlog.Entry // newest first
 	rows    []events.Committed
 	billed  billing.Query // last asked
@@ -244,7 +247,7 @@ func newBench(t *testing.T) *bench {
 	srv, err := New(Config{Token: token, Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Ports: Ports{b.shelf, b.books, b.books, b.books, b.books, b.books, b.live, b.books},
 		Feed:  events.NewPullFeed(nil, &events.Bell{}, nil), Webhooks: b.books, Ledger: b.till,
-		Reprice: repricer(t, memory.NewStore()),
+		Reprice: repricer(t, memory.NewStore()), Backups: b.books,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "figures 1\n") })})
 	require.NoError(t, err)
 	b.srv = srv

@@ -26,6 +26,7 @@ type Config struct {
 	Metrics  http.Handler
 	Audit    Audit        // nil: there are no such routes
 	Books    Books        // nil: the same
+	Backups  Backups      // nil: the same
 	Past     Past         // nil: the same
 	Replays  Replays      // nil: none ever runs
 	Feed     events.Feed  // nil: no live feed
@@ -94,6 +95,7 @@ func New(c Config) (*Server, error) {
 	s.liveRoutes()
 	s.leaseRoutes()
 	s.auditRoutes(c.Audit, c.Books)
+	s.backupRoute(c.Backups)
 	s.webhookRoutes(c.Webhooks)
 	s.keyStatusRoute(c.Limits)
 	s.ledgerRoutes(c.Ledger)
