@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/cli"
+	"github.com/penstock/penstock/events"
 )
 
 // openOffline gives the operator's commands the data of a stopped gateway.
@@ -19,4 +21,9 @@ func openOffline(ctx context.Context, s cli.Settings) (cli.Offline, error) {
 // migrate is the command of that name on the data of a stopped gateway.
 func migrate(ctx context.Context, s cli.Settings, dryRun bool) ([]string, error) {
 	return penstock.Migrate(ctx, s.Data, s.Store, dryRun)
+}
+
+// restore is the command of that name.
+func restore(ctx context.Context, s cli.Settings, heads []events.Head, from io.Reader) (events.Restored, error) {
+	return penstock.Restore(ctx, penstock.RestoreOptions{DataDir: s.Data, Store: s.Store, SecretKey: s.SecretKey, Heads: heads}, from)
 }

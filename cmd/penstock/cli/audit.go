@@ -21,9 +21,8 @@ func (p *Program) auditCommand() *cobra.Command {
 	verify := &cobra.Command{Use: "verify", Short: "Check that the events are what was stored; exit 1 when not", Args: cobra.NoArgs, RunE: p.auditVerify}
 	addServer(verify)
 	jsonFlag(verify)
-	verify.Flags().StringArray("head", nil, "end of the chain that is known from elsewhere: what audit head printed, POSITION:HASH, or @FILE with such lines; may be repeated")
-	verify.Flags().String("key", "", "public key that must have signed these heads, in hex")
-	verify.Flags().String("file", "", "check an export instead, compressed or not; - is standard input")
+	headFlags(verify)
+	verify.Flags().String("file", "", "check an export or a backup instead, compressed or not; - is standard input")
 	export := &cobra.Command{Use: "export", Short: "Write events with their chain as JSON lines, to be checked anywhere", Args: cobra.NoArgs, RunE: p.auditExport}
 	addServer(export)
 	timeFlags(export)
@@ -32,6 +31,11 @@ func (p *Program) auditCommand() *cobra.Command {
 	jsonFlag(head) // it is JSON anyway
 	head.Flags().Bool("public-key", false, "print the key that signs, and nothing else")
 	return group("audit", "Prove what the events were", verify, export, head)
+}
+
+func headFlags(cmd *cobra.Command) {
+	cmd.Flags().StringArray("head", nil, "end of the chain that is known from elsewhere: what audit head printed, POSITION:HASH, or @FILE with such lines; may be repeated")
+	cmd.Flags().String("key", "", "public key that must have signed these heads, in hex")
 }
 
 func (p *Program) booksCommand() *cobra.Command {
@@ -144,15 +148,11 @@ func (p *Program) verifyStore(cmd *cobra.Command, heads []events.Head) (events.R
 }
 
 func (p *Program) verifyFile(ctx context.Context, path string, heads []events.Head) (events.Report, error) {
-	in := p.Stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return events.Report{}, errors.Wrap(err, "--file")
-		}
-		defer func() { _ = f.Close() }()
-		in = f
+	in, closing, err := p.input(path)
+	if err != nil {
+		return events.Report{}, errors.Wrap(err, "--file")
 	}
+	defer closing()
 	export, err := events.ReadExport(in)
 	if err != nil {
 		return events.Report{}, errors.Wrap(err, path)
@@ -239,9 +239,14 @@ func (c *client) AuditVerify(ctx context.Context, heads []events.Head) (events.R
 	return report, err
 }
 
-// AuditExport implements admin.Audit. It hands on what comes, without a bound.
+// AuditExport implements admin.Audit.
 func (c *client) AuditExport(ctx context.Context, since, until time.Time, w io.Writer) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/audit/export"+query("since", stamp(since), "until", stamp(until)), nil)
+	return c.stream(ctx, "/api/v1/audit/export"+query("since", stamp(since), "until", stamp(until)), w)
+}
+
+// stream hands on what comes, without a bound.
+func (c *client) stream(ctx context.Context, path string, w io.Writer) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return usage(errors.Wrap(err, "server"))
 	}
@@ -256,7 +261,7 @@ func (c *client) AuditExport(ctx context.Context, since, until time.Time, w io.W
 		return c.refusal(answer, b)
 	}
 	_, err = io.Copy(w, answer.Body)
-	return errors.Wrap(err, "read export")
+	return errors.Wrapf(err, "read answer of %s", c.base)
 }
 
 // CloseBooks implements admin.Books.

@@ -53,6 +53,8 @@ type place struct {
 	chain    *memory.Store // what the audit commands are about
 	signing  ed25519.PrivateKey
 	days     []string // that were to be closed
+	away     bool     // no backup can be had
+	cutAt    int      // behind so many bytes a backup fails
 	switched []actors.Switch
 	blocked  []*time.Time
 	till     till
@@ -309,13 +311,15 @@ type desk struct {
 
 	migrating error // of the migrations
 	full      bool  // there is no room for the output
+
+	restored *memory.Store // by the last restore
 }
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	p := &place{state: catalog.NewState(), chain: memory.NewStore(), signing: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	p.tell(t)
-	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p, Past: p, Replays: p, Ledger: p,
+	srv, err := admin.New(admin.Config{Token: adminToken, Version: "test", Logger: slog.New(slog.DiscardHandler), Audit: p, Books: p, Backups: p, Past: p, Replays: p, Ledger: p,
 		Ports: admin.Ports{Catalog: p, Log: p, Events: p, Billing: p, Stats: p, Replay: p, Live: p, Health: p}})
 	require.NoError(t, err)
 	web := httptest.NewServer(srv.Handler())
@@ -385,6 +389,14 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 				d.passed += 4 * time.Second
 			}
 			return []string{"0001_events", "0002_feed"}, d.migrating
+		},
+		Restore: func(ctx context.Context, _ Settings, heads []events.Head, from io.Reader) (r events.Restored, err error) {
+			file, err := events.ReadBackup(from)
+			if err != nil {
+				return r, err
+			}
+			d.restored = memory.NewStore()
+			return events.Restore(ctx, d.restored, file, heads, nil)
 		},
 	}
 	code = p.Run(context.Background(), args)

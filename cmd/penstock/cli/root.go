@@ -12,6 +12,8 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock/events"
 )
 
 // Exit codes.
@@ -38,6 +40,8 @@ type Program struct {
 	OpenOffline func(ctx context.Context, s Settings) (Offline, error)
 	// Migrate brings the schema of a stopped gateway's event store up to date, or only names the migrations.
 	Migrate func(ctx context.Context, s Settings, dryRun bool) ([]string, error)
+	// Restore fills the empty store of a stopped gateway from a backup.
+	Restore func(ctx context.Context, s Settings, heads []events.Head, from io.Reader) (events.Restored, error)
 	// More are commands that are made elsewhere.
 	More []*cobra.Command
 }
@@ -110,7 +114,7 @@ func (p *Program) root(started *bool) *cobra.Command {
 	root.AddCommand(p.serveCommand(), p.applyCommand(), p.getCommand(), p.exportCommand(), p.keyCommand(),
 		p.logsCommand(), p.explainCommand(), p.eventsCommand(), p.billCommand(), p.replayCommand(),
 		p.creditCommand(), p.balanceCommand(), p.subscriptionCommand(), p.statementCommand(),
-		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.migrateCommand(), p.pricesCommand(), p.repriceCommand())
+		p.upstreamCommand(), p.accountCommand(), p.doctorCommand(), p.versionCommand(), p.auditCommand(), p.booksCommand(), p.backupCommand(), p.restoreCommand(), p.migrateCommand(), p.pricesCommand(), p.repriceCommand())
 	root.AddCommand(p.More...)
 	root.SetHelpCommand(helpCommand())
 	return root
