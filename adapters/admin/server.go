@@ -49,8 +49,7 @@ type Server struct {
 	life context.Context // of all calls
 	cut  context.CancelFunc
 
-	instance    string
-	strangerMax time.Duration
+	instance string
 }
 
 // InstanceHeader of /health is Instance: who looks for one gateway knows it from another one at the same address, whose token
@@ -79,7 +78,7 @@ func New(c Config) (*Server, error) {
 		return nil, errors.New("admin token is empty")
 	}
 	s := &Server{
-		ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text(), strangerMax: strangerMax,
+		ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text(),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -183,8 +182,8 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 func (s *Server) hurry(w http.ResponseWriter, stranger bool) {
 	var read, write time.Time
 	if stranger {
-		read = time.Now().Add(s.strangerMax)
-		write = read.Add(s.strangerMax) // the answer may go out only when the body has not come
+		read = time.Now().Add(strangerMax)
+		write = read.Add(strangerMax) // the answer may go out only when the body has not come
 	}
 	control := http.NewResponseController(w) // a recorder of a test has no deadlines
 	_ = control.SetReadDeadline(read)

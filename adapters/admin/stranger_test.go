@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,10 +16,6 @@ import (
 
 // Whoever has no token holds no connection with a request that never becomes whole.
 func TestAStrangerHoldsNoConnection(t *testing.T) {
-	s := newBench(t).srv
-	require.Equal(t, strangerMax, s.strangerMax)
-	s.strangerMax = 100 * time.Millisecond
-	address := listening(t, s)
 	for name, c := range map[string]struct {
 		head   string
 		status int
@@ -29,71 +26,79 @@ func TestAStrangerHoldsNoConnection(t *testing.T) {
 		"an open path":                        {"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", 200},
 		"an open path that does not take one": {"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", 405},
 	} {
-		r := begin(t, address, c.head)
-		answer, err := http.ReadResponse(r, nil)
-		require.NoError(t, err, name)
-		require.Equal(t, c.status, answer.StatusCode, name)
-		for err == nil {
-			_, err = r.ReadByte()
-		}
-		require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "%s: the connection stays open", name)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, conn := connected(t, newBench(t).srv)
+				_, err := fmt.Fprint(conn, c.head)
+				require.NoError(t, err)
+				answer, err := http.ReadResponse(r, nil)
+				require.NoError(t, err)
+				require.Equal(t, c.status, answer.StatusCode)
+				for err == nil {
+					_, err = r.ReadByte()
+				}
+				require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the connection stays open")
+			})
+		})
 	}
 }
 
 // A connection that was a stranger's is as good as any other to who comes on it with the token: the haste is over.
 func TestTheTokenEndsTheHaste(t *testing.T) {
-	b := newBench(t)
-	b.srv.strangerMax = 100 * time.Millisecond
-	slow := make(chan struct{})
-	b.shelf.before = func() { <-slow }
-	r, conn := connected(t, listening(t, b.srv))
-	for _, c := range []struct {
-		head   string
-		status int
-	}{
-		{"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200},
-		{"PUT /api/v1/users/u HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 2\r\n\r\n{}", 201},
-	} {
-		if c.status == 201 {
-			time.AfterFunc(3*b.srv.strangerMax, func() { close(slow) }) // a write that takes longer than strangers may
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.shelf.before = func() { time.Sleep(3 * strangerMax) } // a write that takes longer than strangers may
+		r, conn := connected(t, b.srv)
+		for _, c := range []struct {
+			head   string
+			status int
+		}{
+			{"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200},
+			{"PUT /api/v1/users/u HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 2\r\n\r\n{}", 201},
+		} {
+			_, err := fmt.Fprint(conn, c.head)
+			require.NoError(t, err)
+			answer, err := http.ReadResponse(r, nil)
+			require.NoError(t, err)
+			require.Equal(t, c.status, answer.StatusCode)
+			_, err = r.Discard(int(answer.ContentLength))
+			require.NoError(t, err)
 		}
-		_, err := fmt.Fprint(conn, c.head)
-		require.NoError(t, err)
-		answer, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		require.Equal(t, c.status, answer.StatusCode)
-		_, err = r.Discard(int(answer.ContentLength))
-		require.NoError(t, err)
+	})
+}
+
+// pipes is a listener in memory: what goes over it takes no time of a bubble.
+type pipes struct {
+	conns chan net.Conn
+	end   chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.end:
+		return nil, net.ErrClosed
 	}
 }
 
-func listening(t *testing.T, s *Server) string {
+func (p *pipes) Close() error   { close(p.end); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "pipe"} }
+
+// connected lets the server serve, in the time of a bubble, and is a connection to it that no read or write waits on for much longer
+// than a stranger may take.
+func connected(t *testing.T, s *Server) (*bufio.Reader, net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := &pipes{make(chan net.Conn), make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
+	mine, theirs := net.Pipe()
+	l.conns <- theirs
 	t.Cleanup(func() {
+		require.NoError(t, mine.Close())
 		require.NoError(t, s.http.Close())
 		require.NoError(t, <-ended)
 	})
-	return l.Addr().String()
-}
-
-// connected is a connection that no read or write waits on for longer than a test may take.
-func connected(t *testing.T, address string) (*bufio.Reader, net.Conn) {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-	return bufio.NewReader(conn), conn
-}
-
-func begin(t *testing.T, address, head string) *bufio.Reader {
-	t.Helper()
-	r, conn := connected(t, address)
-	_, err := fmt.Fprint(conn, head)
-	require.NoError(t, err)
-	return r
+	require.NoError(t, mine.SetDeadline(time.Now().Add(10*strangerMax)))
+	return bufio.NewReader(mine), mine
 }
