@@ -33,11 +33,10 @@ type liveFeed struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 	keepAlive time.Duration
-	writeMax  time.Duration
 }
 
 func (l *liveFeed) init(s *http.Server) {
-	l.closing, l.keepAlive, l.writeMax = make(chan struct{}), liveKeepAlive, liveWriteMax
+	l.closing, l.keepAlive = make(chan struct{}), liveKeepAlive
 	s.RegisterOnShutdown(func() { l.closeOnce.Do(func() { close(l.closing) }) })
 }
 
@@ -192,7 +191,7 @@ func (r *liveReader) messages(m *message.Message) bool {
 }
 
 func (r *liveReader) write(b []byte) bool {
-	_ = r.control.SetWriteDeadline(time.Now().Add(r.feed.writeMax)) // a recorder of a test has none
+	_ = r.control.SetWriteDeadline(time.Now().Add(liveWriteMax)) // a recorder of a test has none
 	if _, err := r.w.Write(b); err != nil {
 		return false
 	}
