@@ -44,7 +44,7 @@ func TestWebhooksReadThePostgreSQLFeed(t *testing.T) {
 	defer receiver.Close()
 	arrived := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= n }, 30*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= n }, time.Minute, 5*time.Millisecond)
 	}
 	options := webhook.Options{Feed: s.Feed(nil, nil), Logger: slog.New(slog.DiscardHandler), RetryMin: time.Millisecond, RetryMax: time.Millisecond,
 		Secret: func(string) (string, bool) { return "whsec-0123456789abcdef", true }}
@@ -57,7 +57,7 @@ func TestWebhooksReadThePostgreSQLFeed(t *testing.T) {
 		}
 		arrived(20 * (part + 1))
 		at := events.Position(20 * (part + 1))
-		require.Eventually(t, func() bool { return checkpoint(t, s, webhook.Group("w")) == at }, 30*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return checkpoint(t, s, webhook.Group("w")) == at }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, m.Close(context.Background()))
 	}
 	for i, p := range got {
@@ -83,7 +83,7 @@ func TestWhatHasPiledUpOnPostgreSQLGoesToAWebhookInFewDeliveries(t *testing.T) {
 	m := webhook.New(webhook.Options{Feed: s.Feed(nil, nil), Logger: slog.New(slog.DiscardHandler),
 		Secret: func(string) (string, bool) { return "whsec-0123456789abcdef", true }})
 	m.Reconfigure([]*catalog.Webhook{{ID: "w", URL: receiver.URL, Events: []string{"request.*"}, Active: true}}, 0)
-	require.Eventually(t, func() bool { return lines.Load() == facts }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return lines.Load() == facts }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, m.Close(context.Background()))
 	require.EqualValues(t, facts, checkpoint(t, s, webhook.Group("w")))
 	require.LessOrEqual(t, calls.Load(), int64(facts/50))

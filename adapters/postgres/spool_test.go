@@ -86,12 +86,12 @@ func (w *writers) run(n int) {
 func (w *writers) passes(n int64) {
 	w.t.Helper()
 	n += w.said.Load()
-	require.Eventually(w.t, func() bool { return w.said.Load() >= n }, 30*time.Second, time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.said.Load() >= n }, 2*time.Minute, time.Millisecond)
 }
 
 func (w *writers) until(what string, ok func(events.JournalStats) bool) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { return ok(w.journal.Stats()) }, 30*time.Second, time.Millisecond, what)
+	require.Eventually(w.t, func() bool { return ok(w.journal.Stats()) }, 2*time.Minute, time.Millisecond, what)
 }
 
 func (w *writers) push(rows []*events.Committed) {

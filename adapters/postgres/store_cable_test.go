@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,8 @@ type cable struct {
 	cutAt int  // chunks, of either direction, that still pass; negative: all do
 	stays bool // after the cut it is down
 	cuts  int
+
+	dials atomic.Int64
 }
 
 func newCable(t testing.TB, dsn string) *cable {
@@ -60,6 +63,7 @@ func between(t testing.TB, dsn string, carry func(client net.Conn, server string
 // carry connects a client to the server until one of them, or a cut, ends it.
 func (w *cable) carry(client net.Conn, address string) {
 	defer client.Close()
+	w.dials.Add(1)
 	server, err := net.Dial("tcp", address)
 	if err != nil {
 		return

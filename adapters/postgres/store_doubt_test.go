@@ -36,7 +36,7 @@ func TestARequestWhoseDispatchIsInDoubtEndsAsRefused(t *testing.T) {
 
 	said := map[string]error{}
 	for step := range 160 {
-		require.Eventually(t, func() bool { return j.Room() == nil }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return j.Room() == nil }, time.Minute, time.Millisecond)
 		id := uuid.Must(uuid.NewV7()).String()
 		w.cutAfter(step%16, true)
 		err := j.Commit(row(id, 0, false, &request.Admitted{}, &request.Dispatched{N: 1, Upstream: "u", Account: "a"}), events.May)
@@ -51,7 +51,7 @@ func TestARequestWhoseDispatchIsInDoubtEndsAsRefused(t *testing.T) {
 			j.Put(refused(id), events.Last)
 		}
 		w.mend()
-		require.Eventually(t, well, 10*time.Second, time.Millisecond)
+		require.Eventually(t, well, time.Minute, time.Millisecond)
 	}
 	require.NoError(t, j.Close(t.Context()))
 	require.Zero(t, j.Stats().Rooms)

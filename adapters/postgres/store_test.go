@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -28,8 +29,10 @@ func openShared(dsn string) (events.Store, error) {
 	return postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Shared: true})
 }
 
+// openStore opens a store whose calls may take as long as a machine takes that stands still now and then, unless o says otherwise.
 func openStore(t testing.TB, dsn string, o postgres.StoreOptions) *postgres.Store {
 	t.Helper()
+	o.Deadline = cmp.Or(o.Deadline, time.Minute)
 	s, err := postgres.OpenStore(context.Background(), dsn, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
