@@ -143,12 +143,12 @@ func TestAStoreThatHangsHoldsNobodyUpForLongAndIsLeftAlone(t *testing.T) {
 	s.hold()
 	begun := time.Now()
 	require.NoError(t, j.Commit(one("request/a", 0, note(1)), events.May))
-	require.Less(t, time.Since(begun), 4*time.Second)
-	begun = time.Now()
+	require.Less(t, time.Since(begun), 30*time.Second)
+	asked := len(s.batches())
 	for i := range 50 { // the drainer hangs in the store, and nobody notices
 		require.NoError(t, j.Commit(one("request/b", int64(i), note(i)), events.May))
 	}
-	require.Less(t, time.Since(begun), 2*time.Second)
+	require.Less(t, len(s.batches())-asked, 10, "only the drainer asks the store, which lets it wait each time")
 	s.release()
 	await(t, j)
 	require.Len(t, stored(t, s), 51)
@@ -397,7 +397,7 @@ func TestADrainComesToAnEndUnderAnyLoad(t *testing.T) {
 	eventually(t, "much waits", func() bool { return j.Stats().Spooled > 5000 })
 	s.fail = func(int) (before, after bool) { time.Sleep(2 * time.Millisecond); return false, false } // 2,000 appends a second
 	s.repair()
-	require.Eventually(t, func() bool { return !j.Stats().Spooling }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !j.Stats().Spooling }, 3*time.Minute, time.Millisecond)
 	close(stop)
 	all.Wait()
 }
