@@ -3,6 +3,7 @@ package feedtest
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -115,16 +116,18 @@ var delivery = map[string]func(*testing.T, *bench){
 	},
 	"a commit wakes readers at once": func(t *testing.T, b *bench) {
 		r := b.read(events.FeedOptions{Group: "g", From: events.FeedHead})
-		slow := 0
+		var puts, waits []time.Duration
 		for i := range 20 {
 			began := time.Now()
 			b.put(row("upstream/a", int64(i)))
+			stored := time.Now()
 			r.take(1)
-			if time.Since(began) > 300*time.Millisecond {
-				slow++
-			}
+			puts, waits = append(puts, stored.Sub(began)), append(waits, time.Since(stored))
 		}
-		require.LessOrEqual(t, slow, 2, "readers poll")
+		slices.Sort(puts)
+		slices.Sort(waits)
+		// Who polls waits for half a second more often than not; a machine that is slow at reading is slow at writing, too.
+		require.Less(t, waits[10], 250*time.Millisecond+4*puts[10], "readers poll: %s", waits)
 	},
 	"filters leave out facts, and the checkpoint passes over them": func(t *testing.T, b *bench) {
 		other := row("upstream/b", 1)

@@ -111,7 +111,7 @@ func (b *bench) read(o events.FeedOptions) *reader {
 func (r *reader) close() { _ = r.sub.Close() }
 
 // patience is how long something may take that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // next is the next message, not acknowledged.
 func (r *reader) next() *message.Message {
