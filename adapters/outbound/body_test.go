@@ -197,7 +197,7 @@ func TestBufferedNamesWhatAReadGivesWithoutWaiting(t *testing.T) {
 			if c.buffered == 0 {
 				return
 			}
-			within(t, 5*time.Second, "a Read of what is buffered does not wait", func() {
+			within(t, 30*time.Second, "a Read of what is buffered does not wait", func() {
 				n, _ := in.Read(make([]byte, 1024))
 				if n > 0 {
 					require.Equal(t, c.buffered, n)

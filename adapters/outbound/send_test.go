@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -229,70 +230,71 @@ func TestEachPhaseHasItsBound(t *testing.T) {
 			u := serve(t, c.script)
 			o := call(u)
 			c.set(o)
-			within(t, 5*time.Second, "the bound", func() { require.Equal(t, c.phase, outcome(t, transport(t), o)) })
+			within(t, 30*time.Second, "the bound", func() { require.Equal(t, c.phase, outcome(t, transport(t), o)) })
 		})
 	}
 }
 
 func TestABodyThatDribblesIsNotIdle(t *testing.T) {
-	const idle = 200 * time.Millisecond
-	u := serve(t, func(p *peer) {
-		p.request()
-		p.say(head + "Transfer-Encoding: chunked\r\n\r\n")
-		tick := time.NewTicker(idle / 10)
-		defer tick.Stop()
-		for range 25 { // longer than the bound in all
-			<-tick.C
-			p.say("1\r\nx\r\n")
-		}
-		p.say("0\r\n\r\n")
+	synctest.Test(t, func(t *testing.T) {
+		const idle = 200 * time.Millisecond
+		tr := transport(t)
+		u := piped(t, tr, func(p *peer) {
+			p.request()
+			p.say(head + "Transfer-Encoding: chunked\r\n\r\n")
+			for range 25 { // longer than the bound in all
+				time.Sleep(idle * 9 / 10)
+				p.say("1\r\nx\r\n")
+			}
+			p.say("0\r\n\r\n")
+		})
+		o := call(u)
+		o.Idle = idle
+		require.Equal(t, strings.Repeat("x", 25), whole(t, tr, o))
 	})
-	o := call(u)
-	o.First, o.Idle = 10*time.Second, idle
-	require.Equal(t, strings.Repeat("x", 25), whole(t, transport(t), o))
 }
 
 func TestAReaderThatTakesItsTimeDoesNotMakeTheUpstreamIdle(t *testing.T) {
-	u := serve(t, func(p *peer) {
-		p.request()
-		p.say(head+"Content-Length: 4\r\n\r\nab", "cd")
-		p.gone()
+	synctest.Test(t, func(t *testing.T) {
+		tr := transport(t)
+		u := piped(t, tr, func(p *peer) {
+			p.request()
+			p.say(head+"Content-Length: 4\r\n\r\nab", "cd")
+			p.gone()
+		})
+		o := call(u)
+		o.Idle = 30 * time.Millisecond
+		in := send(t, tr, o)
+		defer in.Close()
+		time.Sleep(3 * o.Idle) // the client is slow, not the upstream
+		b, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.Equal(t, "abcd", string(b))
 	})
-	o := call(u)
-	o.Idle = 30 * time.Millisecond
-	in := send(t, transport(t), o)
-	defer in.Close()
-	<-time.After(3 * o.Idle) // the client is slow, not the upstream
-	b, err := io.ReadAll(in)
-	require.NoError(t, err)
-	require.Equal(t, "abcd", string(b))
 }
 
 // The first-byte bound runs from the last byte of the request: a long upload is no slow answer.
 func TestALongUploadDoesNotEatTheTimeForTheFirstByte(t *testing.T) {
-	const first, size = 500 * time.Millisecond, 24 << 20
-	u := serve(t, func(p *peer) {
-		tick := time.NewTicker(first / 10)
-		defer tick.Stop()
-		taken := 0
-		slow := io.TeeReader(p.Conn, writerFunc(func(b []byte) {
-			if taken += len(b); taken < size/2 { // what the kernel still holds at the end is taken at once
-				<-tick.C
+	synctest.Test(t, func(t *testing.T) {
+		const first, size = 500 * time.Millisecond, 24 << 20
+		tr := transport(t)
+		u := piped(t, tr, func(p *peer) {
+			slow := io.TeeReader(p.Conn, writerFunc(func([]byte) { time.Sleep(first / 10) }))
+			r, err := http.ReadRequest(bufio.NewReaderSize(slow, 512<<10))
+			if err != nil {
+				return
 			}
-		}))
-		r, err := http.ReadRequest(bufio.NewReaderSize(slow, 512<<10))
-		if err != nil {
-			return
-		}
-		if n, _ := io.Copy(io.Discard, r.Body); n == size {
-			p.say(plainOK)
-		}
+			if n, _ := io.Copy(io.Discard, r.Body); n == size {
+				time.Sleep(first * 9 / 10)
+				p.say(plainOK)
+			}
+		})
+		o := call(u)
+		o.First, o.Body = first, make([]byte, size)
+		began := time.Now()
+		require.Equal(t, "ok", whole(t, tr, o))
+		require.Greater(t, time.Since(began), 2*first, "the upload must have taken longer than the bound for this test to mean anything")
 	})
-	o := call(u)
-	o.First, o.Body = first, make([]byte, size)
-	began := time.Now()
-	require.Equal(t, "ok", whole(t, transport(t), o))
-	require.Greater(t, time.Since(began), first, "the upload must have taken longer than the bound for this test to mean anything")
 }
 
 func TestAnAnswerThatComesBeforeTheWholeRequestIsHeard(t *testing.T) {
@@ -365,7 +367,7 @@ func TestCancelEndsTheCallPromptlyInEveryPhaseAndClosesTheSocket(t *testing.T) {
 				got <- err
 			}()
 			<-reached
-			within(t, 5*time.Second, "cancel", func() {
+			within(t, 30*time.Second, "cancel", func() {
 				o.Gone.Fire()
 				require.Equal(t, actors.PhaseCancelled, phase(t, <-got))
 				<-closed

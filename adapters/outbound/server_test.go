@@ -82,6 +82,23 @@ func serveTLS(t *testing.T, config *tls.Config, script func(p *peer)) *upstream 
 	return u
 }
 
+// piped is an upstream at the other end of a connection in memory, which tr has at rest: in the time of a bubble nothing is late.
+func piped(t *testing.T, tr *Transport, script func(p *peer)) *upstream {
+	t.Helper()
+	u := &upstream{t: t, host: "piped"}
+	mine, theirs := net.Pipe()
+	tr.pool("http", u.host).put(newConn(mine, nil))
+	u.wg.Go(func() {
+		defer theirs.Close()
+		script(&peer{Conn: theirs, br: bufio.NewReader(theirs), u: u, n: 1})
+	})
+	t.Cleanup(func() {
+		theirs.Close()
+		u.wg.Wait()
+	})
+	return u
+}
+
 // request reads a whole request; nil: the connection has ended.
 func (p *peer) request() *http.Request {
 	r, err := http.ReadRequest(p.br)
@@ -127,7 +144,7 @@ func call(u *upstream) *actors.Outgoing {
 	o := &actors.Outgoing{
 		Method: "POST", Scheme: "http", Host: u.host, Target: "/v1/messages?x=1", Body: []byte(`{"model":"m"}`),
 		Headers: []actors.Header{{Name: "X-Api-Key", Value: "secret"}, {Name: "Content-Type", Value: "application/json"}},
-		Connect: 10 * time.Second, First: 10 * time.Second, Idle: 10 * time.Second, Gone: &actors.Gone{},
+		Connect: time.Minute, First: time.Minute, Idle: time.Minute, Gone: &actors.Gone{},
 	}
 	if u.config != nil {
 		o.Scheme = "https"
@@ -202,7 +219,7 @@ func descriptors(t *testing.T) int {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 10*time.Second, time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, time.Millisecond, what)
 }
 
 // peerClosed says whether the other side has closed, without reading what it has sent.
