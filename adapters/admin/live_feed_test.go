@@ -31,7 +31,7 @@ type studio struct {
 	http    *httptest.Server // from the first call on
 }
 
-const livePatience = 20 * time.Second
+const livePatience = time.Minute
 
 func newStudio(t *testing.T) *studio {
 	t.Helper()

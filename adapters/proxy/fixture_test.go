@@ -106,7 +106,7 @@ func start(t *testing.T, d *scripted, change func(*Options)) *fixture {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		if s.Shutdown(ctx) != nil {
-			require.NoError(t, s.Cut(5*time.Second))
+			require.NoError(t, s.Cut(time.Minute))
 		}
 		require.NoError(t, <-served)
 		s.Close()
@@ -130,7 +130,7 @@ func (f *fixture) dial() *net.TCPConn {
 	c, err := net.Dial("tcp", f.addr)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { c.Close() })
-	require.NoError(f.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(f.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	return c.(*net.TCPConn)
 }
 
@@ -180,5 +180,5 @@ func parsed(t *testing.T, raw string) *fasthttp.RequestCtx {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 10*time.Second, time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, time.Millisecond, what)
 }

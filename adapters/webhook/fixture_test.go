@@ -32,7 +32,7 @@ import (
 const secret = "whsec-0123456789abcdef"
 
 // patience is how long something may take that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // house is a store with a journal, a feed and a manager of webhooks.
 type house struct {
