@@ -148,7 +148,7 @@ func (w *writers) open(s events.Store, folder events.SpoolFolder) {
 func TestAJournalWithASpoolOutlivesWhateverTheServerDoes(t *testing.T) {
 	server := pgtest.Start(t)
 	dsn := server.NewDatabase(t)
-	s := openStore(t, dsn, postgres.StoreOptions{})
+	s := openStore(t, dsn, postgres.StoreOptions{Deadline: 4 * time.Second})
 	w := newWriters(t)
 	w.open(s, spool.Folder(filepath.Join(t.TempDir(), "spool")))
 	w.run(16)

@@ -32,9 +32,10 @@ const startMax = 60 * time.Second
 type Server struct {
 	files *cluster.Cluster
 	certificate
-	port  int
-	guard io.Closer     // closing it, or the end of this process, removes all
-	gone  chan struct{} // the guard has done its work
+	port   int
+	shared bool          // see Shared
+	guard  io.Closer     // closing it, or the end of this process, removes all
+	gone   chan struct{} // the guard has done its work
 
 	mu      sync.Mutex
 	process *exec.Cmd // nil: stopped
@@ -81,7 +82,9 @@ func Shared(t testing.TB) *Server {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = start()
+		if shared.server, shared.err = start(); shared.err == nil {
+			shared.server.shared = true
+		}
 	}
 	if shared.err != nil {
 		missing(t, shared.err)
@@ -270,6 +273,9 @@ func (s *Server) NewDatabase(t testing.TB) string {
 			s.Exec(t, `DROP DATABASE `+name+` WITH (FORCE)`)
 		}
 	})
+	if s.shared { // nobody disturbs it: who connects waits for as long as the machine stands still
+		return fmt.Sprintf("%s&connect_timeout=%d", s.dsn(name), int(startMax.Seconds()))
+	}
 	return s.dsn(name)
 }
 
