@@ -96,6 +96,7 @@ type Gateway struct {
 	outcomes  outcomes
 	recovered int
 	draining  atomic.Bool
+	serving   sync.WaitGroup // the servers
 	closeOnce sync.Once
 	closeErr  error
 	failed    chan error // a server that ended by itself
@@ -196,8 +197,8 @@ func (g *Gateway) open(ctx context.Context) error {
 		Node: g.node, Version: g.config.Version, Recovered: g.recovered, Durability: g.config.Durability,
 	})
 	g.keepBooks()
-	go g.serve("data plane", func() error { return g.proxy.Serve(proxyListener) })
-	go g.serve("admin API", func() error { return g.admin.Serve(adminListener) })
+	g.serving.Go(func() { g.serve("data plane", func() error { return g.proxy.Serve(proxyListener) }) })
+	g.serving.Go(func() { g.serve("admin API", func() error { return g.admin.Serve(adminListener) }) })
 	if g.config.Ready != nil {
 		g.config.Ready(g)
 	}
@@ -267,6 +268,7 @@ func (g *Gateway) shut() error {
 	g.end()
 	g.stopBooks()
 	try(g.admin != nil, "admin API", func() error { return g.admin.Close(ctx) })
+	g.serving.Wait()
 	if g.proxy != nil {
 		g.proxy.Close()
 	}

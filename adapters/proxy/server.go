@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,10 @@ type Server struct {
 	refusals *refusals
 	guard    guard
 	requests atomic.Int64 // under way
+
+	mu      sync.Mutex
+	serving []chan struct{} // of each Serve; closed when fasthttp knows its listener
+	down    bool            // since Shutdown
 }
 
 // BodyMax is the default bound of a request body.
@@ -90,14 +95,43 @@ func Open(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve takes connections from the listener until Shutdown.
+// Serve takes connections from the listener until Shutdown, which may have come before.
 func (s *Server) Serve(ln net.Listener) error {
+	accepting := make(chan struct{})
+	s.mu.Lock()
+	down := s.down
+	if !down {
+		s.serving = append(s.serving, accepting)
+	}
+	s.mu.Unlock()
+	if down {
+		return errors.Wrap(ln.Close(), "data plane")
+	}
+	ln = &asked{ln, sync.OnceFunc(func() { close(accepting) })}
 	err := s.http.Serve(&watchListener{Listener: ln, w: s.watch, socket: s.o.Socket})
 	return errors.Wrap(err, "data plane")
 }
 
+// asked is a listener that tells that it is asked for connections.
+type asked struct {
+	net.Listener
+	tell func()
+}
+
+func (a *asked) Accept() (net.Conn, error) {
+	a.tell()
+	return a.Listener.Accept()
+}
+
 // Shutdown stops listening and waits for the requests under way, at most until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.down = true
+	serving := s.serving
+	s.mu.Unlock()
+	for _, accepting := range serving { // fasthttp forgets a listener that it does not know yet: it would be served for ever
+		<-accepting
+	}
 	err := s.http.ShutdownWithContext(ctx)
 	s.refusals.close()
 	return errors.Wrap(err, "data plane")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock/penstock/actors"
+	"github.com/penstock/penstock/domain/catalog"
 )
 
 // Pains 59, 60: each write of a stream is on the wire at once, and nothing between us and the client may hold it.
@@ -163,4 +165,27 @@ func TestCutEndsWhatDidNotDrain(t *testing.T) {
 	require.ErrorContains(t, f.Cut(50*time.Millisecond), "1 requests did not end")
 	gone <- struct{}{}
 	require.NoError(t, f.Cut(time.Minute))
+}
+
+// Whoever is shut down before, or while, it begins to serve leaves no listener that takes connections for ever.
+func TestAServerThatIsShutDownAsItBeginsServesNobody(t *testing.T) {
+	for round := range 100 {
+		s, err := Open(Options{Dispatcher: &scripted{}, Catalog: func() *catalog.Snapshot { return nil }})
+		require.NoError(t, err)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		served := make(chan error, 1)
+		serve := func() { served <- s.Serve(ln) }
+		if round > 0 {
+			go serve()
+		}
+		require.NoError(t, s.Shutdown(t.Context()))
+		if round == 0 {
+			go serve()
+		}
+		require.NoError(t, <-served)
+		_, err = net.Dial("tcp", ln.Addr().String())
+		require.Error(t, err, "round %d", round)
+		s.Close()
+	}
 }
