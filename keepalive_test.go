@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 // waiting clients are kept alive after a second.
 type waitRig struct {
 	*rig
-	up   *simulator.Server
-	key  string
-	free func()
+	up    *simulator.Server
+	key   string
+	free  func()
+	heads atomic.Int32 // of answers that have come
 }
 
 const (
@@ -30,9 +32,7 @@ func newWaitRig(t *testing.T, timeout string, more ...simulator.Rule) *waitRig {
 	t.Helper()
 	w := &waitRig{rig: newRig(t, nil)}
 	w.up = w.upstream("a", fixed(), map[string]any{"slots": 1, "breaker": map[string]any{"failures": 1000}, "queue": map[string]any{"enabled": true, "timeout": timeout}})
-	hang := fixed()
-	hang.HangRate, hang.HangMs = 1, 60_000
-	w.up.SetConfig(simulator.Config{Default: fixed(), Rules: append(more, simulator.Rule{Model: hangModel, Behavior: hang})})
+	w.up.SetConfig(simulator.Config{Default: fixed(), Rules: append(more, simulator.Rule{Model: hangModel, Behavior: hanging()})})
 	w.apply(
 		map[string]any{"kind": "setting", "name": "keepalive.after", "value": "1s"},
 		map[string]any{"kind": "setting", "name": "keepalive.every", "value": "1s"},
@@ -49,6 +49,12 @@ func newWaitRig(t *testing.T, timeout string, more ...simulator.Rule) *waitRig {
 	}()
 	w.await("the slot to be held", func() bool { return w.up.Stats().All.InFlight == 1 })
 	return w
+}
+
+func hanging() simulator.Behavior {
+	b := fixed()
+	b.HangRate, b.HangMs = 1, 600_000
+	return b
 }
 
 func (w *waitRig) request(ctx context.Context, path, body string) *http.Request {
@@ -84,6 +90,7 @@ func (w *waitRig) call(ctx context.Context, c dialectCase) chan *heard {
 		}
 		defer resp.Body.Close()
 		h.status, h.head, h.after = resp.StatusCode, resp.Header, time.Since(began)
+		w.heads.Add(1)
 		b, err := io.ReadAll(resp.Body)
 		h.body, h.err = string(b), err
 	}()
@@ -158,17 +165,26 @@ func (h *heard) refusedIn(t *testing.T, code string) {
 func TestAWaitInVainIsToldBeforeAndBehindTheHead(t *testing.T) {
 	t.Parallel()
 	w := newWaitRig(t, "400ms")
+	after := func(d string) { w.apply(map[string]any{"kind": "setting", "name": "keepalive.after", "value": d}) }
+	after("1m")
 	for _, h := range w.all(nil, kept(aliveModel)...) {
 		if h.status != 504 || !strings.Contains(h.body, "QUEUE_WAIT_TIMEOUT") || h.head.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %q", h.c.name, h.status, h.body)
 		}
 	}
-	w.apply(map[string]any{"kind": "upstream", "id": "a", "base_url": w.up.URL(), "slots": 1,
-		"capabilities": []string{"openai_chat_compatible", "openai_responses", "anthropic_messages", "gemini_native_generate"},
-		"queue":        map[string]any{"enabled": true, "timeout": "2500ms"}})
+	after("1s")
 	plain := dialectCases[0]
 	array := dialectCases[len(dialectCases)-1]
-	hs := w.all(nil, append(kept(aliveModel), plain, array)...)
+	var hs []*heard
+	for wait, steady := 2500*time.Millisecond, false; !steady && wait < time.Minute; wait *= 2 { // a machine that stands still leaves signs out
+		w.apply(map[string]any{"kind": "upstream", "id": "a", "base_url": w.up.URL(), "slots": 1,
+			"capabilities": []string{"openai_chat_compatible", "openai_responses", "anthropic_messages", "gemini_native_generate"},
+			"queue":        map[string]any{"enabled": true, "timeout": wait.String()}})
+		hs, steady = w.all(nil, append(kept(aliveModel), plain, array)...), true
+		for _, h := range hs[:4] {
+			steady = steady && strings.Count(h.body, sign[h.c.dialect]) >= 2
+		}
+	}
 	for _, h := range hs[:4] {
 		h.refusedIn(t, "QUEUE_WAIT_TIMEOUT")
 		if n := strings.Count(h.body, sign[h.c.dialect]); n < 2 {
@@ -191,7 +207,7 @@ func TestAWaitInVainIsToldBeforeAndBehindTheHead(t *testing.T) {
 func TestAnAnswerGoesOnBehindTheHead(t *testing.T) {
 	t.Parallel()
 	w := newWaitRig(t, "30s")
-	hs := w.all(func() { w.waitFor(4); time.AfterFunc(1300*time.Millisecond, w.free) }, kept(aliveModel)...)
+	hs := w.all(func() { w.waitFor(4); w.alive(4); w.free() }, kept(aliveModel)...)
 	for _, h := range hs {
 		_, want := send(t, w.up.URL()+h.c.path, h.c.body, "Authorization", "Bearer x")
 		if rest := h.behind(t); normal(rest) != normal(want) {
@@ -206,6 +222,13 @@ func TestAnAnswerGoesOnBehindTheHead(t *testing.T) {
 
 func (w *waitRig) waitFor(n int) {
 	w.await("the waiters", func() bool { return w.waiting("a") == n })
+}
+
+// alive waits until n who wait have the heads of their answers, and a little, so that whoever measures it finds the wait longer than
+// it takes to be kept alive.
+func (w *waitRig) alive(n int32) {
+	w.await("signs of life", func() bool { return w.heads.Load() >= n })
+	time.Sleep(200 * time.Millisecond)
 }
 
 // An upstream that fails before its first content is failed over behind the head as well; when all fail, or answer in one piece,
@@ -242,10 +265,17 @@ func TestFailuresBehindTheHead(t *testing.T) {
 			if c.last {
 				w.apply(map[string]any{"kind": "setting", "name": "on_exhausted", "value": "last_answer"})
 			}
+			freeB := func() {}
 			if c.second && c.name != "compressed" {
 				w.upstream("b", fixed(), map[string]any{"priority": 1, "slots": 1, "queue": map[string]any{"enabled": true, "timeout": "30s"}})
-				hold := w.request(context.Background(), "/v1/chat/completions", `{"model":"hang","messages":[{"role":"user","content":"y"}]}`)
-				w.rig.up["b"].SetConfig(simulator.Config{Default: fixed(), Rules: []simulator.Rule{{Model: hangModel, Behavior: func() simulator.Behavior { b := fixed(); b.TTFBMs = 1500; return b }()}}})
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				hold := w.request(ctx, "/v1/chat/completions", `{"model":"hang","messages":[{"role":"user","content":"y"}]}`)
+				w.rig.up["b"].SetConfig(simulator.Config{Default: fixed(), Rules: []simulator.Rule{{Model: hangModel, Behavior: hanging()}}})
+				freeB = func() { // when "a" has failed somebody
+					w.await("a failure", func() bool { return w.up.Stats().All.Requests > 1 })
+					cancel()
+				}
 				go func() {
 					if resp, err := http.DefaultClient.Do(hold); err == nil {
 						_, _ = io.Copy(io.Discard, resp.Body)
@@ -254,7 +284,7 @@ func TestFailuresBehindTheHead(t *testing.T) {
 				}()
 				w.await("b to be held", func() bool { return w.rig.up["b"].Stats().All.InFlight == 1 })
 			}
-			hs := w.all(func() { w.waitFor(4); time.AfterFunc(1300*time.Millisecond, w.free) }, kept(aliveModel)...)
+			hs := w.all(func() { w.waitFor(4); w.alive(4); w.free(); freeB() }, kept(aliveModel)...)
 			for _, h := range hs {
 				switch {
 				case c.second:
@@ -315,7 +345,9 @@ func TestACallerIsKeptAliveWhileItWaitsForItsOwnSlot(t *testing.T) {
 	w.waitFor(1)
 	c := kept(aliveModel)[1]
 	second := w.call(context.Background(), c)
-	time.AfterFunc(1200*time.Millisecond, func() { leave(); w.free() })
+	w.alive(1)
+	leave()
+	w.free()
 	h := <-second
 	<-first
 	if rest := h.behind(t); !strings.Contains(rest, c.terminal) {
