@@ -1,6 +1,7 @@
 package penstock_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -48,4 +49,47 @@ func TestAGroupPaysForWhatItsKeyBeganInIt(t *testing.T) {
 			t.Errorf("group %s has paid for %d more requests, want %d", group, n, fits)
 		}
 	}
+}
+
+// A key that is moved to another user is bound to the addresses that it was bound to: each move would let as many others in (D52).
+// A restart knows the same ones.
+func TestAKeyThatMovesIsBoundToItsAddresses(t *testing.T) {
+	r := newRig(t, nil)
+	r.upstream("a", fixed(), nil)
+	r.apply(map[string]any{"kind": "setting", "name": "trusted_proxies", "value": "127.0.0.1"},
+		map[string]any{"kind": "user", "id": "ann"}, map[string]any{"kind": "user", "id": "bob"})
+	secret := r.key("bound", map[string]any{"max_ips": 1})
+	hash := r.hash("bound")
+	asks := func(when string) {
+		t.Helper()
+		for i, want := range []int{401, 200} { // the stranger first: who comes first to one that forgot is bound
+			address := fmt.Sprintf("192.0.2.%d", 2-i)
+			resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", secret, "X-Forwarded-For", address)
+			if resp.StatusCode != want {
+				t.Errorf("%s, %s: %d %s, want %d", when, address, resp.StatusCode, body, want)
+			}
+		}
+	}
+	if resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", secret, "X-Forwarded-For", "192.0.2.1"); resp.StatusCode != 200 {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	is := func(user string) map[string]any {
+		k := map[string]any{"kind": "key", "id": "bound", "access": "unrestricted", "hash": hash, "max_ips": 1}
+		if user != "" {
+			k["user"] = user
+		}
+		return k
+	}
+	asks("of nobody")
+	r.apply(is("ann"))
+	asks("at ann")
+	r.apply(is("bob"))
+	asks("at bob")
+	r.apply(is("ann"))
+	asks("at ann again")
+	r.apply(is(""))
+	asks("of nobody again")
+	r.close()
+	r.open()
+	asks("after a restart")
 }

@@ -153,7 +153,7 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 	case *bequeath:
 		m.reply <- d.bequeath(m, d.sys.now())
 	case *inherit:
-		d.inherit(m.holders)
+		d.inherit(m)
 	case *reconfigureCaller:
 		m.reply <- d.reconfigure(m, d.sys.now())
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/penstock/penstock/domain/access"
 	"github.com/penstock/penstock/domain/breaker"
 	"github.com/penstock/penstock/domain/gate"
 	"github.com/penstock/penstock/domain/limit"
@@ -175,7 +176,9 @@ type (
 	}
 	inherit struct {
 		quiet
+		key     string
 		holders []gate.Holder
+		bound   *access.Bindings // nil: none were known
 	}
 )
 
@@ -185,7 +188,6 @@ func (d *callerDesk) bequeath(m *bequeath, now time.Time) int {
 	if d.keys[m.key] != nil {
 		delete(d.keys, m.key)
 		d.evict(Evicted, func(key string) bool { return key == m.key })
-		delete(d.bound, m.key)
 		d.policy.Keys = slices.DeleteFunc(d.policy.Keys, func(k limit.Key) bool { return k.ID == m.key })
 		d.limits.Reconfigure(d.policy, now)
 	}
@@ -201,12 +203,17 @@ func (d *callerDesk) bequeath(m *bequeath, now time.Time) int {
 		}
 	}
 	delete(d.late, m.key)
+	legacy := &inherit{key: m.key, bound: d.bound[m.key]}
+	delete(d.bound, m.key)
 	switch {
 	case m.heir == nil || len(holders) == 0:
 		delete(d.heirs, m.key)
 	case d.heirs[m.key] != m.heir:
 		d.heirs[m.key] = m.heir
-		d.sys.send(m.heir, &inherit{holders: holders})
+		legacy.holders = holders
+	}
+	if m.heir != nil && (legacy.bound != nil || legacy.holders != nil) {
+		d.sys.send(m.heir, legacy)
 	}
 	return len(holders)
 }
@@ -223,12 +230,16 @@ func (d *callerDesk) recount(keys map[string]*gate.Gate) {
 	}
 }
 
-// inherit counts slots at their key that are held elsewhere. Who holds them tells when they are free.
-func (d *callerDesk) inherit(holders []gate.Holder) {
-	for _, h := range holders {
+// inherit counts slots at their key that are held elsewhere: who holds them tells when they are free. It also takes the addresses over
+// that the key was bound to.
+func (d *callerDesk) inherit(m *inherit) {
+	for _, h := range m.holders {
 		if own := d.keys[h.Key]; own != nil {
 			own.Adopt(h.ID, h.Key, h.Since)
 		}
+	}
+	if b := d.bound[m.key]; b != nil && m.bound != nil {
+		b.Inherit(m.bound)
 	}
 }
 
@@ -237,7 +248,6 @@ func (d *callerDesk) inherit(holders []gate.Holder) {
 func (d *callerDesk) depart(now time.Time) {
 	d.keys = map[string]*gate.Gate{}
 	d.evict(Evicted, func(string) bool { return true })
-	d.bind(nil)
 	d.policy.Keys = nil
 	d.limits.Reconfigure(d.policy, now)
 }

@@ -55,15 +55,23 @@ func (b *Bindings) Use(address netip.Addr, now time.Time) (tell, ok bool) {
 }
 
 // Bind folds the fact that an address was bound at a time.
-func (b *Bindings) Bind(address netip.Addr, at time.Time) {
-	address = Site(address)
+func (b *Bindings) Bind(address netip.Addr, at time.Time) { b.add(binding{Site(address), at, at}) }
+
+// Inherit takes over what others know of the same key.
+func (b *Bindings) Inherit(from *Bindings) {
+	for _, k := range from.known {
+		b.add(k)
+	}
+}
+
+func (b *Bindings) add(is binding) {
 	for i := range b.known {
-		if k := &b.known[i]; k.address == address {
-			k.used, k.told = later(k.used, at), later(k.told, at)
+		if k := &b.known[i]; k.address == is.address {
+			k.used, k.told = later(k.used, is.used), later(k.told, is.told)
 			return
 		}
 	}
-	b.known = append(b.known, binding{address, at, at})
+	b.known = append(b.known, is)
 }
 
 func (b *Bindings) forget(now time.Time) {
