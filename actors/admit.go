@@ -23,8 +23,8 @@ func (s *System) Admit(caller CallerID, key string, w Want, gone func() <-chan s
 	return s.admit(caller, key, w, gone, nil, entrance{at: s.now()})
 }
 
-// admit is Admit with a pulse, nil for none, and with what the limits look at: Limited, TooManyIPs. A caller "" is that of the
-// key and of the user of the entrance.
+// admit is Admit with a pulse, nil for none, and with what the limits look at: Limited, TooManyIPs. A caller "" is the one whose
+// actor that is: while a key moves, the user before.
 func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan struct{}, beat pulse, e entrance) (Pass, *Refusal) {
 	r := s.dir.Load().keys[key]
 	if r == nil {
@@ -34,7 +34,7 @@ func (s *System) admit(caller CallerID, key string, w Want, gone func() <-chan s
 	m.want, m.key, m.entry = w, key, e
 	s.send(r.pid, m)
 	if caller == "" {
-		caller = r.named(e.user, key)
+		caller = r.id
 	}
 	pass := Pass{ID: w.ID, Caller: caller, Key: key, pid: r.pid, gone: r.gone}
 	first, ok := receive(m.replies, r.gone)
@@ -94,16 +94,12 @@ func (s *System) giveUp(m *admit, p Pass) {
 	}
 }
 
-// named is callerID, which need not be made anew where it is that of the actor, as nearly always.
-func (r *callerRef) named(user, key string) CallerID {
-	kind, name := "user/", user
-	if user == "" {
-		kind, name = "key/", key
+// user is whose money and slots a pass uses, "" for a key that belongs to nobody.
+func (p *Pass) user() string {
+	if user, is := strings.CutPrefix(p.Caller, "user/"); is {
+		return user
 	}
-	if rest, ok := strings.CutPrefix(r.id, kind); ok && rest == name {
-		return r.id
-	}
-	return callerID(user, key)
+	return ""
 }
 
 // Leave gives a pass back, once however often it is called. It never blocks. The zero Pass is ignored.

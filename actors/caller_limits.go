@@ -14,7 +14,6 @@ import (
 // entrance is what the limits of a caller look at.
 type entrance struct {
 	at      time.Time // of arrival
-	user    string    // of the key; "": none
 	tokens  int64     // estimate of the input
 	address netip.Addr
 }

@@ -139,9 +139,10 @@ func (l *life) enter() *failure.Refusal {
 	}
 	want := Want{ID: LeaseID{Request: l.c.ID}, Key: l.key.ID, Class: l.key.Class(), Weight: l.key.FairWeight()}
 	pass, no := l.d.System.admit("", l.key.ID, want, l.c.Gone.Done, l.pulse(),
-		entrance{at: l.c.At, user: l.key.User, tokens: l.charged(), address: l.c.Address})
+		entrance{at: l.c.At, tokens: l.charged(), address: l.c.Address})
 	if no == nil {
 		l.pass, l.hasPass, l.entered = pass, true, l.c.At // a moment ago, unless it has waited
+		l.c.Ask.User = pass.user()                        // whatever the catalogue says of its key: it may be moving
 		if pass.Waited > 0 {
 			l.entered = l.now()
 		}

@@ -127,7 +127,7 @@ const strict = "strict"
 // own says whether money of the caller's own is limited, that of its key and of its user, and whether strictly.
 func (l *life) own() (limited, strictly bool) {
 	limited, mode := moneyed(l.key.Limits), l.key.Budget
-	user := l.snap.User(l.key.User)
+	user := l.snap.User(l.c.Ask.User)
 	if user == nil {
 		return limited || l.pass.funded, limited && mode == strict
 	}

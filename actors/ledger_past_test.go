@@ -169,3 +169,46 @@ func TestARefusalByMoneySaysWhenItOpens(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// A request that comes while its key moves to another user is told to be of the one whose money it has used: the catalogue names the
+// next one already, and the past of the key is still read; or it was let in with the one before.
+func TestARequestIsToldToBeOfWhoseMoneyItUses(t *testing.T) {
+	r := bank(t, &catalog.User{ID: "u", Budget: "postpaid"}, &catalog.User{ID: "v", Budget: "postpaid"}, &catalog.User{ID: "w"})
+	for _, user := range []string{"u", "v"} {
+		r.book(&ledger.Credited{User: user, ID: "1", Amount: money.USD})
+	}
+	spent := func(user string, want money.Amount) {
+		t.Helper()
+		if v, _ := r.ledger.Account(user); v.Spent != want {
+			t.Errorf("%s has spent %s, want %s", user, v.Spent, want)
+		}
+	}
+	of := func(user string) *catalog.Key {
+		return key("k", func(k *catalog.Key) {
+			k.User, k.Limits = user, &catalog.Limits{Budget: "9", Spending: []catalog.Spending{{Period: "daily", Limit: "8"}}}
+		})
+	}
+	early := r.chat() // let in with the user before
+	early.Ask.User = early.Key.User
+	r.apply(of("u"))
+	r.read = func() {
+		r.read = nil
+		if got := r.asks(); got != "served, paid by balance" {
+			t.Error(got)
+		}
+	}
+	r.apply(of("v"))
+	if r.read != nil {
+		t.Fatal("the past of the key was not read")
+	}
+	spent("u", money.USD/4)
+	spent("v", 0)
+	r.sameAfterRestart()
+	r.reply("a", whole(okBody))
+	if x := r.run(early); x.Status != 200 || r.payer(early.ID) != "balance" {
+		t.Fatal(x.Status, r.payer(early.ID))
+	}
+	spent("u", money.USD/4)
+	spent("v", money.USD/4)
+	r.sameAfterRestart()
+}
