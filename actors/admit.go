@@ -106,9 +106,6 @@ func (p *Pass) user() string {
 func (s *System) Leave(p Pass) { s.giveBack(&p) }
 
 func (s *System) giveBack(p *Pass) {
-	if p.paid {
-		s.movedOn(p)
-	}
 	if p.pid != nil {
 		m := leaves.Get().(*leaveCaller)
 		m.id, m.key, m.bill, m.paid = p.ID, p.Key, p.bill, p.paid

@@ -68,11 +68,22 @@ func (d *callerDesk) settle(m *leaveCaller) {
 		return
 	}
 	_, over, ok := d.limits.Settle(m.id.Request, m.bill)
-	if list, moving := d.late[m.key]; ok && moving {
-		d.late[m.key] = append(list, limit.Spent{Key: m.key, At: m.bill.At, Cost: m.bill.Cost, Moved: true})
+	if ok {
+		d.pass(limit.Spent{Key: m.key, At: m.bill.At, Cost: m.bill.Cost, Moved: true})
 	}
 	if over > 0 {
 		d.sys.log.Warn("a request has cost more than was set aside for it", "request_id", m.id.Request, "key", m.key, "over", over.String())
+	}
+}
+
+// pass tells what a key has spent to whom it has moved, or moves: that one counts it as the key's.
+func (d *callerDesk) pass(x limit.Spent) {
+	list, moving := d.late[x.Key]
+	switch heir := d.heirs[x.Key]; {
+	case moving:
+		d.late[x.Key] = append(list, x)
+	case heir != nil:
+		d.sys.send(heir, &spendCaller{Spent: x, left: true})
 	}
 }
 
@@ -128,11 +139,4 @@ type spendCaller struct {
 	quiet
 	limit.Spent
 	left bool // of such a request
-}
-
-// movedOn tells what a request has cost to the actor to which its key has moved meanwhile.
-func (s *System) movedOn(p *Pass) {
-	if r := s.dir.Load().keys[p.Key]; r != nil && r.pid != p.pid && r.id != p.Caller {
-		s.send(r.pid, &spendCaller{Spent: limit.Spent{Key: p.Key, At: p.bill.At, Cost: p.bill.Cost, Moved: true}, left: true})
-	}
 }

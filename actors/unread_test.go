@@ -319,3 +319,41 @@ func (h *house) read() {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 }
+
+// A request that ends at the very moment at which its key moves counts at the next user, too: once.
+func TestWhatEndsWhileItsKeyMovesIsSpent(t *testing.T) {
+	of := func(user string) Layout {
+		return Layout{
+			Users: []catalog.User{{ID: "u"}, {ID: "v"}},
+			Keys:  []catalog.Key{{ID: "k", User: user, Limits: &catalog.Limits{Budget: "9"}}},
+		}
+	}
+	for _, when := range []string{"before it is handed over", "while", "behind it"} {
+		h := openHouse(t, of("u"))
+		told := &past{}
+		h.history = told.read
+		p, no := h.Admit("", "k", req("a"), nil)
+		if no != nil {
+			t.Fatal(no)
+		}
+		h.hooks.before = func(owner string, msg any) {
+			_, handed := msg.(*bequeath)
+			_, back := msg.(*inherit)
+			if p.pid != nil && (handed && when == "while" || back && when == "behind it") {
+				h.settled(p, money.USD, 1)
+				p.pid = nil
+			}
+		}
+		told.whileRead(func() error {
+			if when == "before it is handed over" {
+				h.settled(p, money.USD, 1)
+			}
+			return nil
+		})
+		h.Reconfigure(of("v"))
+		h.Leave(h.enter(t, "b", "k").ends(""))
+		if v := h.viewed(t, "k"); v.Keys[0].Sums[0].Spent != money.USD || v.Open != 0 {
+			t.Errorf("%s: %+v", when, v)
+		}
+	}
+}
