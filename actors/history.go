@@ -48,7 +48,7 @@ const longest = 24 * time.Hour
 
 // ReadHistory is the History of a store. The zero Past is everything, one by one. A row that cannot be read tells nothing.
 func ReadHistory(ctx context.Context, store events.Store, past limit.Past, yield func(*Used)) error {
-	h := historian{open: map[string]*Used{}, since: past.Since, yield: yield}
+	h := historian{open: map[string]*Used{}, since: past.Since, yield: yield, again: map[string]*reread{}}
 	if past.Whole {
 		h.since = time.Time{}
 	}
@@ -71,10 +71,10 @@ type historian struct {
 	open  map[string]*Used
 	gone  []books.Span // of days that are told by their sums
 	since time.Time    // of settlements
+	rows  int          // that were read
 	yield func(*Used)
 
-	again []string        // streams that are read again, each once
-	whole map[string]bool // of those: whether more than their repricings is to be told
+	again map[string]*reread // streams that are read again
 }
 
 // closed tells of days by the sums of their closings: of those whose events retention has taken away, and, when the past is
@@ -131,6 +131,7 @@ func (h *historian) sums(f *books.Closed) {
 }
 
 func (h *historian) see(c *events.Committed) {
+	h.rows++
 	if h.open[c.Stream] == nil && c.Version > 0 {
 		if h.reprices(c) {
 			return
@@ -152,20 +153,10 @@ func (h *historian) see(c *events.Committed) {
 	switch {
 	case !u.Sent || u.summed || c.At.Before(h.since):
 	case u.partial:
-		h.readAgain(c.Stream, true)
+		h.readAgain(c).whole = true
 	default:
 		h.yield(u)
 	}
-}
-
-func (h *historian) readAgain(stream string, whole bool) {
-	if h.whole == nil {
-		h.whole = map[string]bool{}
-	}
-	if _, noted := h.whole[stream]; !noted {
-		h.again = append(h.again, stream)
-	}
-	h.whole[stream] = h.whole[stream] || whole
 }
 
 // told says that the request of a row is told by the sums of its day.
@@ -182,46 +173,8 @@ func (h *historian) reprices(c *events.Committed) bool {
 			return false
 		}
 	}
-	h.readAgain(c.Stream, false)
+	h.readAgain(c)
 	return true
-}
-
-// corrected tells of the differences of repricings, which count when the request was settled, and of requests that are longer
-// than what was read. Whose they are is told by their streams.
-func (h *historian) corrected(ctx context.Context, store events.Store) error {
-	for _, stream := range h.again {
-		var u *Used
-		var diffs []Used
-		err := events.FindReadable(ctx, store, events.Query{Stream: stream}, func(c *events.Committed) {
-			if u == nil {
-				u = &Used{Key: c.Key, Arrived: arrival(c.Request, c.At), summed: h.told(c)}
-			}
-			for _, fact := range c.Facts {
-				if f, ok := fact.(*request.Repriced); ok {
-					diffs = append(diffs, u.difference(f))
-				} else {
-					u.take(fact)
-				}
-			}
-			if c.Terminal {
-				u.Settled = c.At
-			}
-		}, nil)
-		if err != nil {
-			return errors.Wrapf(err, "read what %s costs", stream)
-		}
-		if u == nil || u.summed || u.Settled.Before(h.since) {
-			continue
-		}
-		if h.whole[stream] {
-			h.yield(u)
-		}
-		for i := range diffs {
-			diffs[i].Settled = u.Settled
-			h.yield(&diffs[i])
-		}
-	}
-	return nil
 }
 
 // difference is what a repricing makes of what a request has used.
