@@ -3,9 +3,9 @@ package penstock_test
 import (
 	"context"
 	"net"
-	"regexp"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
