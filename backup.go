@@ -3,6 +3,9 @@ package penstock
 import (
 	"context"
 	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/cockroachdb/errors"
@@ -18,7 +21,10 @@ func (g *Gateway) Backup(ctx context.Context, w io.Writer) error {
 	if err := g.allStored(ctx); err != nil {
 		return err
 	}
-	return g.heldUp(backUp(ctx, g.store, g.ledger.closer, g.config.Version, w))
+	c := g.ledger.closer
+	c.replays.RLock()
+	defer c.replays.RUnlock()
+	return g.heldUp(backUp(ctx, g.store, c.auditor, g.config.Version, w))
 }
 
 // allStored returns when everything that was appended before is in the store.
@@ -37,21 +43,38 @@ func (g *Gateway) allStored(ctx context.Context) error {
 	}
 }
 
-// Backup writes the store; see admin.Backups. What the gateway had left in its spool is in the store since it was opened.
-func (o *Offline) Backup(ctx context.Context, w io.Writer) error {
-	return backUp(ctx, o.store, o.closer, "", w)
+// Backup writes the store of a gateway that does not run, with what it had left in its spool; see Gateway.Backup. It is refused while a
+// gateway uses the data folder or the database, and when there is none. version is that of the program.
+func Backup(ctx context.Context, dir, store, version string, w io.Writer) (err error) {
+	b, err := backendOf(store, dir, "")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, eventsFile)); err != nil && b.kind() == "sqlite" {
+		return errors.Wrapf(err, "there is no gateway's data in %s", dir)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.CombineErrors(err, lock.Close()) }()
+	log := slog.New(slog.DiscardHandler)
+	s, spool, err := openDrained(ctx, b, dir, 0, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.CombineErrors(err, errors.CombineErrors(spool.Close(), s.Close())) }()
+	a, err := openAuditor(dir, s, log)
+	if err != nil {
+		return err
+	}
+	return backUp(ctx, s, a, version, w)
 }
 
-// backUp writes a store while nothing is taken away: the file has to say of what is gone that retention took it.
-func backUp(ctx context.Context, store eventStore, c *closer, version string, w io.Writer) error {
-	c.replays.RLock()
-	defer c.replays.RUnlock()
-	by := "penstock"
-	if version != "" {
-		by += " " + version
-	}
+// backUp writes a store. Nothing may be taken away meanwhile: the file has to say of what is gone that retention took it.
+func backUp(ctx context.Context, store eventStore, a *auditor, version string, w io.Writer) error {
 	_, err := events.Backup(ctx, store, events.BackupOptions{
-		By: by, At: c.now().UTC(), Sign: func(h *events.Head) { h.Sign(c.key, c.now()) },
+		By: "penstock " + version, At: a.now().UTC(), Sign: func(h *events.Head) { h.Sign(a.key, a.now()) },
 		InForce: func(ctx context.Context, at events.Position) (func(*events.Secret) bool, error) {
 			return inForce(ctx, store, at)
 		},

@@ -21,7 +21,8 @@ func main() {
 	program := cli.Program{
 		Version: versionOf(version), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Terminal: term.IsTerminal(int(os.Stdin.Fd())), Watched: term.IsTerminal(int(os.Stderr.Fd())), Now: time.Now,
-		Serve: serve, OpenOffline: openOffline, Migrate: migrate, Restore: restore, More: []*cobra.Command{demo.Command(versionOf(version))},
+		Serve: serve, OpenOffline: openOffline, Migrate: migrate, Backup: backUp, Restore: restore,
+		More: []*cobra.Command{demo.Command(versionOf(version))},
 	}
 	os.Exit(program.Run(context.Background(), os.Args[1:]))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/adapters/admin"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections"
 )
@@ -31,7 +29,6 @@ closed days, and what an outage has left in the spool (during one it is refused)
 func (p *Program) backup(cmd *cobra.Command, _ []string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // no half file stays behind
 	defer stop()
-	cmd.SetContext(ctx)
 	out := &parcel{Writer: p.Stdout}
 	if path := flag(cmd, "out"); path != "" {
 		var err error
@@ -40,14 +37,17 @@ func (p *Program) backup(cmd *cobra.Command, _ []string) error {
 		}
 		defer out.drop()
 	}
-	from, done, err := p.backups(cmd)
+	c, s, err := p.gateway(cmd)
 	if err != nil {
 		return err
 	}
-	defer done()
 	m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now, patience: meterPatience}
 	passing := &passing{w: out, show: m.show}
-	err = from.Backup(ctx, passing)
+	if c != nil {
+		err = c.stream(ctx, "/api/v1/backup", passing)
+	} else {
+		err = p.Backup(ctx, s, passing)
+	}
 	m.end()
 	if err == nil {
 		err = passing.whole()
@@ -61,23 +61,6 @@ func (p *Program) backup(cmd *cobra.Command, _ []string) error {
 	fmt.Fprintf(p.Stderr, "backup: %d positions, %d sealed credentials, %d consumer groups; head %d:%s\n",
 		passing.head.Position, passing.secrets, passing.groups, passing.head.Position, passing.head.Hash)
 	return nil
-}
-
-// backups are those of the running gateway, or of the data that it left.
-func (p *Program) backups(cmd *cobra.Command) (admin.Backups, func(), error) {
-	from, done, err := p.source(cmd)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s, ok := from.(stopped); ok {
-		return s.data, done, nil
-	}
-	return from.(*client), done, nil
-}
-
-// Backup implements admin.Backups.
-func (c *client) Backup(ctx context.Context, w io.Writer) error {
-	return c.stream(ctx, "/api/v1/backup", w)
 }
 
 func (p *Program) restoreCommand() *cobra.Command {
@@ -112,10 +95,10 @@ func (p *Program) restore(cmd *cobra.Command, args []string) error {
 	m.end()
 	if err != nil {
 		err = errors.Wrapf(err, "restore %s", args[0])
-		if !errors.Is(err, events.ErrInDoubt) {
-			err = errors.WithHint(err, "nothing was stored")
+		if errors.Is(err, events.ErrInDoubt) {
+			return errors.WithHint(err, "penstock audit head says whether all is there; if not, nothing is")
 		}
-		return err
+		return errors.WithHint(err, "nothing was stored")
 	}
 	if on(cmd, "json") {
 		return jsonLines(p.Stdout, []events.Restored{r})

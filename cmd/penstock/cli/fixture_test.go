@@ -390,6 +390,7 @@ func (d *desk) run(args ...string) (code int, stdout, stderr string) {
 			}
 			return []string{"0001_events", "0002_feed"}, d.migrating
 		},
+		Backup: func(ctx context.Context, _ Settings, w io.Writer) error { return d.place.Backup(ctx, w) },
 		Restore: func(ctx context.Context, _ Settings, heads []events.Head, from io.Reader) (r events.Restored, err error) {
 			file, err := events.ReadBackup(from)
 			if err != nil {

@@ -117,21 +117,33 @@ func (p *Program) server(cmd *cobra.Command) (*client, error) {
 	return c, nil
 }
 
+// gateway finds the running gateway of a command that can also do with the data of a stopped one: nil then.
+func (p *Program) gateway(cmd *cobra.Command) (*client, Settings, error) {
+	c, from, s, err := p.connect(cmd)
+	if err != nil {
+		return nil, s, err
+	}
+	if from == named {
+		return c, s, nil
+	}
+	if health, _ := c.running(cmd, from); health != nil {
+		return c, s, nil
+	}
+	if _, err := os.Stat(s.Data); err != nil {
+		return nil, s, errors.WithHint(errors.Newf("no gateway answers at %s, and there is no data folder %s", c.base, s.Data),
+			"start one with penstock serve, or say where it is with --server or --data")
+	}
+	return nil, s, nil
+}
+
 // source connects a command that reads: to the running gateway, or else to the data that it left.
 func (p *Program) source(cmd *cobra.Command) (source, func(), error) {
-	c, from, s, err := p.connect(cmd)
+	c, s, err := p.gateway(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
-	if from == named {
+	if c != nil {
 		return c, func() {}, nil
-	}
-	if health, _ := c.running(cmd, from); health != nil {
-		return c, func() {}, nil
-	}
-	if _, err := os.Stat(s.Data); err != nil {
-		return nil, nil, errors.WithHint(errors.Newf("no gateway answers at %s, and there is no data folder %s", c.base, s.Data),
-			"start one with penstock serve, or say where it is with --server or --data")
 	}
 	m := &meter{out: p.Stderr, terminal: p.Watched, now: p.Now, patience: meterPatience}
 	data, err := p.OpenOffline(projections.Watch(cmd.Context(), m.show), s)

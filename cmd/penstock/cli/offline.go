@@ -18,7 +18,6 @@ type Offline interface {
 	admin.Past
 	admin.Audit
 	admin.Books
-	admin.Backups
 
 	// Probe makes sure that the store takes a write.
 	Probe(ctx context.Context) error

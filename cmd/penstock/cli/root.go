@@ -40,6 +40,8 @@ type Program struct {
 	OpenOffline func(ctx context.Context, s Settings) (Offline, error)
 	// Migrate brings the schema of a stopped gateway's event store up to date, or only names the migrations.
 	Migrate func(ctx context.Context, s Settings, dryRun bool) ([]string, error)
+	// Backup writes the store of a stopped gateway.
+	Backup func(ctx context.Context, s Settings, to io.Writer) error
 	// Restore fills the empty store of a stopped gateway from a backup.
 	Restore func(ctx context.Context, s Settings, heads []events.Head, from io.Reader) (events.Restored, error)
 	// More are commands that are made elsewhere.
