@@ -64,7 +64,10 @@ func Restore(ctx context.Context, o RestoreOptions, from io.Reader) (r events.Re
 	}
 	defer func() { err = errors.CombineErrors(err, store.Close()) }()
 	r, err = fill(ctx, b, store, file, append(known, o.Heads...))
-	if errors.Is(err, events.ErrNotEmpty) {
+	switch {
+	case errors.Is(err, events.ErrBackup) && len(known) > 0:
+		err = errors.WithHintf(err, "it was held against %s, too: move that file away if it is about another store", filepath.Join(o.DataDir, headsFile))
+	case errors.Is(err, events.ErrNotEmpty):
 		err = errors.WithHint(err, "a backup is restored into a data folder (--data) or a database (--store) in which no gateway has run yet")
 	}
 	return r, err

@@ -28,8 +28,8 @@ type Movable interface {
 	Belongings(ctx context.Context) (*Belongings, error)
 	// Fill makes an empty store one that has all links and rows of a chain, with the places, hashes, bounds and numbers that they
 	// come with, and the belongings. Rows that were removed come as what is left of them. Whoever calls it sees to it that the chain
-	// holds; it is read once. All is stored in the end or, after an error and whenever the process ends before, nothing. A
-	// store that is not empty is refused with ErrNotEmpty, and the chain is not read.
+	// holds; it is read once. All is stored in the end or, after an error and whenever the process ends before, nothing; after ErrInDoubt
+	// one of the two. A store that is not empty is refused with ErrNotEmpty, and the chain is not read.
 	Fill(ctx context.Context, b *Belongings, chain Chain) error
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -27,7 +28,7 @@ func (s *Server) backupRoute(backups Backups) {
 	huma.Register(s.api, op, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			_, w := humago.Unwrap(c)
-			out := &begun{w: w}
+			out := &begun{w: w, stall: s.stallMax}
 			err := backups.Backup(c.Context(), out)
 			switch {
 			case err == nil:
@@ -43,9 +44,11 @@ func (s *Server) backupRoute(backups Backups) {
 	})
 }
 
-// begun is an answer that has its header when the first bytes come.
+// begun is an answer that has its header when the first bytes come. Whoever takes nothing of it for long is cut off: nothing can be taken
+// away from the store meanwhile.
 type begun struct {
 	w     http.ResponseWriter
+	stall time.Duration
 	begun bool
 }
 
@@ -54,5 +57,6 @@ func (b *begun) Write(p []byte) (int, error) {
 		b.begun = true
 		b.w.Header().Set("Content-Type", "application/jsonl")
 	}
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.stall)) // a recorder of a test has none
 	return b.w.Write(p)
 }

@@ -6,12 +6,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 func (r *recorded) Backup(_ context.Context, w io.Writer) error {
+	for r.stalled != nil { // as a store without an end
+		if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+			r.stalled <- err
+			return err
+		}
+	}
 	if r.backedUp != "" {
 		if _, err := io.WriteString(w, r.backedUp); err != nil {
 			return err
@@ -54,4 +62,24 @@ func TestABackupThatFailsIsNoAnswerThatLooksWhole(t *testing.T) {
 	require.Contains(t, text, "the store is away")
 	answer, _, _ = get("another")
 	require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
+}
+
+func TestAClientThatTakesNothingOfItsBackupIsCutOff(t *testing.T) {
+	b := newBench(t)
+	b.srv.stallMax = 50 * time.Millisecond
+	b.books.stalled = make(chan error, 1)
+	web := httptest.NewServer(b.srv.Handler())
+	defer web.Close()
+	r, err := http.NewRequest(http.MethodGet, web.URL+"/api/v1/backup", nil)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := web.Client().Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	select {
+	case err := <-b.books.stalled:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-time.After(30 * time.Second):
+		t.Fatal("it is waited for")
+	}
 }

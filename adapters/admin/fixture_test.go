@@ -155,6 +155,7 @@ func (s *shelf) Revision() events.Position { return events.Position(s.state.Revi
 type recorded struct {
 	backedUp    string
 	backupFails error
+	stalled     chan error // what ends a backup that has no end itself; nil: it has one
 
 	entries []requestlog.Entry // newest first
 	rows    []events.Committed

@@ -50,6 +50,7 @@ type Server struct {
 	cut  context.CancelFunc
 
 	instance string
+	stallMax time.Duration
 }
 
 // InstanceHeader of /health is Instance: who looks for one gateway knows it from another one at the same address, whose token
@@ -69,6 +70,7 @@ const (
 	headerTimeout = 10 * time.Second
 	strangerMax   = 10 * time.Second // for the body of a request without the token; as long again for taking its answer
 	idleTimeout   = 2 * time.Minute
+	stallMax      = 5 * time.Minute // of a client that takes nothing of its backup
 	closeGrace    = 2 * time.Second // for calls that run when the server is closed
 )
 
@@ -78,7 +80,7 @@ func New(c Config) (*Server, error) {
 		return nil, errors.New("admin token is empty")
 	}
 	s := &Server{
-		ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text(),
+		ports: c.Ports, log: c.Logger, token: sha256.Sum256([]byte(c.Token)), instance: rand.Text(), stallMax: stallMax,
 	}
 	if s.log == nil {
 		s.log = slog.Default()

@@ -261,7 +261,7 @@ func (c *client) stream(ctx context.Context, path string, w io.Writer) error {
 		return c.refusal(answer, b)
 	}
 	_, err = io.Copy(w, answer.Body)
-	return errors.Wrapf(err, "read answer of %s", c.base)
+	return errors.Wrapf(err, "hand on the answer of %s", c.base)
 }
 
 // CloseBooks implements admin.Books.
