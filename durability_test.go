@@ -107,7 +107,7 @@ func TestCloseDrainsAndLeavesNothing(t *testing.T) {
 	up.Close()
 	delete(r.up, "a")
 	left := ""
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if left = newer(before, goroutines()); left == "" {
 			break
 		}

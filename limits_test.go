@@ -232,12 +232,12 @@ func TestWhoGuessesKeysIsStopped(t *testing.T) {
 	if resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", used); resp.StatusCode != 200 {
 		t.Fatal(body)
 	}
+	began := time.Now()
 	for range 3 {
 		if resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", "sk-guess"); resp.StatusCode != 401 {
 			t.Fatal(body)
 		}
 	}
-	began := time.Now()
 	resp, body := r.post("/v1/chat/completions", limitedChat, "Authorization", fresh)
 	if time.Since(began) < 500*time.Millisecond {
 		e := r.expect(resp, body, 429, "AUTH_THROTTLED", "")

