@@ -215,12 +215,12 @@ func TestKillLosesNothingOnPostgreSQL(t *testing.T) {
 
 func killedUnderLoad(t *testing.T, i *instance, rounds int) {
 	b := simulator.Healthy()
-	b.PromptTokens, b.OutTokens, b.Chunks, b.ChunkMs = 100, 10, 1000, 20
+	b.PromptTokens, b.OutTokens, b.Chunks, b.ChunkMs = 100, 10, 1000, 200 // a stream takes longer than all that is waited for
 	up := simulated(t, b)
 	i.start()
 	key := i.configure(up)
 	for round := range rounds {
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 300}, Timeout: 30 * time.Second}
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 300}, Timeout: 5 * time.Minute}
 		var wg sync.WaitGroup
 		for n := range 100 {
 			wg.Add(1)

@@ -20,14 +20,14 @@ import (
 func TestKillInAnOutageLosesNothing(t *testing.T) {
 	server := pgtest.Start(t)
 	b := simulator.Healthy()
-	b.PromptTokens, b.OutTokens, b.Chunks, b.ChunkMs = 100, 10, 1000, 20
+	b.PromptTokens, b.OutTokens, b.Chunks, b.ChunkMs = 100, 10, 1000, 200 // a stream takes longer than all that is waited for
 	up := simulated(t, b)
 	i := newInstance(t, "PENSTOCK_STORE="+server.NewDatabase(t))
 	i.start()
 	key := i.configure(up)
 	rounds := 3
 	for round := range rounds {
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: 30 * time.Second}
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: 5 * time.Minute}
 		var wg sync.WaitGroup
 		streams := func(kind string) {
 			for n := range 50 {

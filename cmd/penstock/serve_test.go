@@ -43,7 +43,7 @@ func running(t *testing.T, s cli.Settings) (stop func() error) {
 		b, err := os.ReadFile(filepath.Join(s.Data, "admin.url"))
 		return err == nil && len(b) > 0
 	}
-	require.Eventually(t, announced, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, announced, time.Minute, 10*time.Millisecond)
 	return func() error { cancel(); return <-done }
 }
 
