@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // openShared opens a store that is not the only one of its database.
 func openShared(dsn string) (events.Store, error) {
-	return postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Shared: true})
+	return postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Shared: true, Deadline: time.Minute})
 }
 
 // openStore opens a store whose calls may take as long as a machine takes that stands still now and then, unless o says otherwise.
