@@ -27,6 +27,7 @@ var crowdFor = flag.Duration("crowd", 6*time.Second, "how long 200 clients load 
 const (
 	crowdClients = 200
 	crowdWait    = time.Second // the timeout of the queues: some waits end by it when the upstreams are slow
+	grantsSeen   = 5           // at each upstream, at least: of so many it is checked that they were in order
 )
 
 // crowdSlots are the slots of the upstreams that a crowd shares.
@@ -46,6 +47,7 @@ type crowd struct {
 
 	saturated *atomic.Bool   // between two moments of the load
 	from, to  map[string]int // leases by key, then
+	seen      map[string]*sightings
 }
 
 // Whatever 200 impatient clients and three unreliable upstreams do: slots are exact and all come back, nobody is lost in
@@ -87,6 +89,7 @@ func (c *crowd) run(t *testing.T) {
 	stop := make(chan struct{})
 	var aside sync.WaitGroup
 	seen := map[string]*sightings{}
+	c.seen = seen
 	for id := range crowdSlots {
 		s := newSightings(id)
 		seen[id] = s
@@ -211,6 +214,11 @@ func (c *crowd) load() []saga {
 	c.saturated.Store(true)
 	c.from = c.leases()
 	<-time.After(c.lasts - time.Since(began)) // the load is the point
+	for id, s := range c.seen {
+		if !c.opens() { // a machine may have stood still for most of that
+			c.await("grants from the queue of "+id, func() bool { return s.grants.Load() >= grantsSeen })
+		}
+	}
 	c.to = c.leases()
 	c.saturated.Store(false)
 	close(end)
@@ -305,10 +313,11 @@ func (c *crowd) once(ctx context.Context, id, key string, stream bool) saga {
 type sightings struct {
 	upstream string
 	leases   map[leaseName]*sighting
-	held     int // the most at once
-	longest  int // queue
-	looks    int // while saturated
-	empty    int // of these, at which some key had nobody in the queue
+	grants   atomic.Int32 // of those, to whom a ticket was seen
+	held     int          // the most at once
+	longest  int          // queue
+	looks    int          // while saturated
+	empty    int          // of these, at which some key had nobody in the queue
 }
 
 type leaseName struct {
@@ -367,8 +376,11 @@ func (c *crowd) watch(s *sightings, stop chan struct{}) {
 			keys[w.Key] = true
 		}
 		for _, h := range now.Held {
-			if h.Phase != "granting" {
-				s.of(h.leaseName).granted = h.Since
+			if x := s.of(h.leaseName); h.Phase != "granting" {
+				if x.ticket > 0 && x.granted.IsZero() {
+					s.grants.Add(1)
+				}
+				x.granted = h.Since
 			}
 		}
 		s.held, s.longest = max(s.held, len(now.Held)), max(s.longest, len(now.Waiting))
