@@ -20,7 +20,7 @@ func busy(header, value string) reply {
 
 // Where nobody else is left the account is asked once more after the moment that it asked for, and is not blocked.
 func TestTheSameAccountOnceMore(t *testing.T) {
-	for wait, held := range map[string]bool{"20": true, "150": false} {
+	for wait, held := range map[string]bool{"20": true, "1500": false} {
 		t.Run(wait+" ms", func(t *testing.T) {
 			r := newRig(t, alone()...)
 			r.reply("a", busy("Retry-After-Ms", wait))

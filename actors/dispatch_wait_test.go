@@ -103,20 +103,30 @@ func TestWhatAWaitComesTo(t *testing.T) {
 	}
 }
 
-// A wait ends with the queue's timeout, and not at all when the queue is full or there is none.
-func TestQueueTimeoutAndFullQueue(t *testing.T) {
+// Nobody waits when the queue is full.
+func TestFullQueue(t *testing.T) {
 	one := 1
-	r := newRig(t, upstream("a", slots(1), queue(30*time.Millisecond), func(u *catalog.Upstream) { u.Queue.MaxLength = &one }), account("a1", "a"), key("k"))
+	r := newRig(t, upstream("a", slots(1), queue(time.Minute), func(u *catalog.Upstream) { u.Queue.MaxLength = &one }), account("a1", "a"), key("k"))
 	h, free := r.holder()
 	w := r.begin(r.chat())
 	r.until("the queue", r.waiting("a"))
 	full := r.chat()
 	r.run(full)
+	close(free)
+	<-w.over
+	<-h.over
+	r.expect(full.ID, "rejected(503 ALL_UPSTREAMS_UNAVAILABLE QUEUE_FULL)")
+}
+
+// A wait ends with the queue's timeout.
+func TestQueueTimeout(t *testing.T) {
+	r := newRig(t, upstream("a", slots(1), queue(30*time.Millisecond)), account("a1", "a"), key("k"))
+	h, free := r.holder()
+	w := r.begin(r.chat())
 	<-w.over
 	close(free)
 	<-h.over
 	r.expect(w.id, "admitted queued | settled(rejected 504 QUEUE_WAIT_TIMEOUT none)")
-	r.expect(full.ID, "rejected(503 ALL_UPSTREAMS_UNAVAILABLE QUEUE_FULL)")
 	if s := r.settlement(w.id); s.QueueState != "timed_out" || s.Reason != "QUEUE_WAIT_TIMEOUT" || s.Stage != "queue" || s.WaitedUS < 20_000 {
 		t.Errorf("settled %+v", s)
 	}
