@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -231,6 +233,18 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.WriteHeader(status)
+}
+
+// quietAddress is one where nobody listens, nor will by chance: the kernel gives its port to nobody who asks for any, or calls somebody.
+func quietAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, l.Close())
+			return address
+		}
+	}
 }
 
 // refusal is what a careful receiver would object to.

@@ -50,10 +50,7 @@ func TestWhatIsRefusedIsTriedAgainUnchangedAndInOrder(t *testing.T) {
 
 func TestAReceiverThatWasDownMissesNothing(t *testing.T) {
 	h := newHouse(t, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := quietAddress(t)
 	h.hook("w", "http://"+address, "*")
 	h.many(20)
 	require.Eventually(t, func() bool { s, _ := h.manager.Status("w"); return s.FailingSince != nil }, patience, time.Millisecond)
@@ -62,7 +59,7 @@ func TestAReceiverThatWasDownMissesNothing(t *testing.T) {
 	require.Zero(t, h.checkpoint("w"))
 
 	r := &receiver{t: t}
-	l, err = net.Listen("tcp", address)
+	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
 	r.Start()

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -134,8 +135,15 @@ func whoRuns() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Wrapf(err, "user %s", u.Username)
 }
 
-// FreePort is a port of this machine that nobody listens on.
+// FreePort is a port of this machine that nobody listens on. It is none of those that the kernel gives to whoever asks for any, or
+// calls somebody, if there is another: a server that is started again later finds it free.
 func FreePort(ctx context.Context) (int, error) {
+	for range 100 {
+		port := 20_000 + rand.IntN(12_000)
+		if l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, errors.Wrap(l.Close(), "free port")
+		}
+	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, errors.Wrap(err, "free port")

@@ -167,8 +167,9 @@ func (s *Server) setGuard() error {
 // run starts the server and returns when it takes connections. Its port stays the same from the first start on.
 func (s *Server) run() error {
 	var err error
-	for range 3 { // somebody may take a free port before the server does
-		if s.port == 0 {
+	again := s.port > 0
+	for end := time.Now().Add(startMax); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // somebody may take a free port before the server does
+		if !again {
 			if s.port, err = cluster.FreePort(context.Background()); err != nil {
 				return err
 			}
@@ -179,7 +180,6 @@ func (s *Server) run() error {
 		if !strings.Contains(err.Error(), "could not bind") {
 			return err
 		}
-		s.port = 0
 	}
 	return err
 }

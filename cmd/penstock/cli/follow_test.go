@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -40,7 +41,7 @@ func newTower(t *testing.T) *tower {
 	t.Helper()
 	store, err := sqlite.OpenStore(filepath.Join(t.TempDir(), "events.db"), sqlite.StoreOptions{})
 	require.NoError(t, err)
-	w := &tower{t: t, store: store, address: "127.0.0.1:0"}
+	w := &tower{t: t, store: store, address: "127.0.0.1"}
 	w.journal = events.NewJournal(events.JournalOptions{Store: store, Push: func([]*events.Committed) { w.bell.Ring() }})
 	w.up()
 	t.Cleanup(func() {
@@ -58,6 +59,10 @@ func (w *tower) up() {
 		Ports: admin.Ports{Events: w.store}})
 	require.NoError(w.t, err)
 	l, err := net.Listen("tcp", w.address)
+	for w.address == "127.0.0.1" && err != nil { // the first time
+		// Its port is none of those that the kernel gives to whoever asks for any, or calls somebody: it is free when it comes up again.
+		l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(20_000+rand.IntN(12_000)))
+	}
 	require.NoError(w.t, err)
 	w.address = l.Addr().String()
 	w.ended = make(chan error, 1)
