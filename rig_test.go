@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/mockllm/simulator"
+	"github.com/penstock/penstock/events"
 )
 
 // rig is a gateway over simulated upstreams.
@@ -60,13 +62,18 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func (r *rig) open() {
 	r.t.Helper()
-	ctx, end := context.WithCancel(context.Background())
-	gw, err := penstock.OpenContext(ctx, r.config)
-	end() // the context is that of the opening only
+	var err error
+	for range 3 { // a machine may stand still for as long as a connection to the store may take
+		ctx, end := context.WithCancel(context.Background())
+		r.gw, err = penstock.OpenContext(ctx, r.config)
+		end() // the context is that of the opening only
+		if !errors.Is(err, events.ErrUnavailable) {
+			break
+		}
+	}
 	if err != nil {
 		r.t.Fatalf("open: %v", err)
 	}
-	r.gw = gw
 }
 
 func (r *rig) close() {
