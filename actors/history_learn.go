@@ -26,6 +26,7 @@ func (s *System) learnPast(dir *directory, callers []*callerRef, past limit.Past
 	if len(need.callers)+len(need.budgets) == 0 {
 		return
 	}
+	again := !s.unread.empty()
 	s.unread = unread{}
 	t := s.newTeller(dir, &need)
 	s.settling.wait()
@@ -35,7 +36,9 @@ func (s *System) learnPast(dir *directory, callers []*callerRef, past limit.Past
 		return
 	}
 	t.tell()
-	t.end(need.past.Whole)
+	if t.end(need.past.Whole); again {
+		s.log.Info("limits know again what was spent before")
+	}
 }
 
 // teller tells limits what was spent before them, while it is read.

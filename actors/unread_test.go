@@ -2,6 +2,8 @@ package actors
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,6 +171,8 @@ func TestAStrictLimitWhosePastCannotBeReadRefuses(t *testing.T) {
 	}
 	h := openHouse(t, l)
 	h.learnAgain = time.Millisecond
+	var log strings.Builder // written under changing
+	h.log = slog.New(slog.NewTextHandler(&log, nil))
 	told := &past{used: []Used{
 		{Key: "u", User: "u", Settled: testStart.Add(-time.Minute), Cost: money.USD},
 		{Key: "v", User: "v", Settled: testStart.Add(-time.Minute), Cost: money.USD},
@@ -219,6 +223,11 @@ func TestAStrictLimitWhosePastCannotBeReadRefuses(t *testing.T) {
 		}
 	}
 	h.read() // what has told the callers tells the budgets, too
+	h.changing.Lock()
+	if said := log.String(); strings.Count(said, "limits know again") != 1 {
+		t.Errorf("operators are told:\n%s", said)
+	}
+	h.changing.Unlock()
 	if no := h.reserveShares("b", []share{{"platform", 1}}); !no.OK() {
 		t.Errorf("%+v", no)
 	}

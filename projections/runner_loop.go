@@ -75,6 +75,9 @@ func (r *Runner) try(backoff time.Duration) time.Duration {
 	r.note(err)
 	r.tellSpoiled()
 	if err == nil {
+		if backoff > 0 {
+			r.o.Logger.Info("projections go on", "position", r.folder.at)
+		}
 		return 0
 	}
 	if backoff == 0 {

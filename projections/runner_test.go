@@ -1,8 +1,11 @@
 package projections_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,7 +137,9 @@ func TestPushDoesNotBlockWhileTheReadModelHangsAndNothingIsLost(t *testing.T) {
 func TestAWriteFaultIsShownRetriedAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, m := memory.NewStore(), newFaulty()
-		r := lawtest.Start(t, projections.Options{Store: store, Model: m, Projections: all, RowsMax: 20})
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		r := lawtest.Start(t, projections.Options{Store: store, Model: m, Projections: all, RowsMax: 20, Logger: logger})
 		m.set(func(f *faulty) { f.fails = -1 })
 		batches := traffic(t, store, 100)
 		for _, b := range batches {
@@ -154,6 +159,9 @@ func TestAWriteFaultIsShownRetriedAndLosesNothing(t *testing.T) {
 		synctest.Wait()
 		noErr(t, r.Err())
 		sameAsReplayed(t, store, m)
+		if said := log.String(); strings.Count(said, "projections are held up") != 1 || strings.Count(said, "projections go on") != 1 {
+			t.Errorf("operators are told:\n%s", said)
+		}
 	})
 }
 

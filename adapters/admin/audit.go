@@ -88,7 +88,13 @@ func (s *Server) auditRoutes(audit Audit, closer Books) {
 			}
 			return &huma.StreamResponse{Body: func(c huma.Context) {
 				c.SetHeader("Content-Type", "application/jsonl")
-				if err := audit.AuditExport(c.Context(), in.Since, in.Until, c.BodyWriter()); err != nil {
+				to := reader{Writer: c.BodyWriter()}
+				err := audit.AuditExport(c.Context(), in.Since, in.Until, &to)
+				switch {
+				case err == nil:
+				case to.gone || c.Context().Err() != nil:
+					s.log.Info("who read an export of events has gone before its end", "error", err)
+				default:
 					s.log.Error("export of events ended early", "error", err)
 				}
 			}}, nil
@@ -101,4 +107,16 @@ func (s *Server) auditRoutes(audit Audit, closer Books) {
 				return &closeOutput{CloseAnswer{listed(closed)}}, s.problem(ctx, at("body.until"), err)
 			})
 	}
+}
+
+// reader is who reads an answer, and has gone when nothing more can be written.
+type reader struct {
+	io.Writer
+	gone bool
+}
+
+func (r *reader) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	r.gone = r.gone || err != nil
+	return n, err
 }
