@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -50,11 +51,12 @@ type callerDesk struct {
 	limits *limit.Caller
 	policy limit.Policy                // of the limits
 	heirs  map[string]*actor.PID       // who has a key now that was one of these, and counts its slots
-	late   map[string][]limit.Spent    // of keys that are moving: who has them next does not hear of it before
+	late   map[string][]limit.Spent    // of keys that are moving or gone: who has them next does not hear of it before
+	came   map[string]time.Time        // when each key came: what was settled before is told by the history
 	bound  map[string]*access.Bindings // addresses of each key
 	self   *actor.PID
 	alarm  alarm
-	born   time.Time // of the first settings: what was settled before is told by the history
+	born   time.Time // of the first settings
 	closed bool
 }
 
@@ -113,7 +115,7 @@ func (m *reconfigureCaller) refuse(r Reason) { tell(m.reply, reconfigured{err: r
 func newCallerDesk(s *System, id CallerID) *callerDesk {
 	return &callerDesk{
 		sys: s, id: id, gate: gate.New(gate.Policy{}), keys: map[string]*gate.Gate{}, limits: limit.NewCaller(limit.Policy{}),
-		bound: map[string]*access.Bindings{}, heirs: map[string]*actor.PID{},
+		bound: map[string]*access.Bindings{}, heirs: map[string]*actor.PID{}, late: map[string][]limit.Spent{},
 	}
 }
 
@@ -142,7 +144,7 @@ func (d *callerDesk) receive(ctx actor.Context, msg any) {
 		by, no := d.limits.Reserve(m.id, m.worst, d.sys.now())
 		m.reply <- reserved{by, no}
 	case *spendCaller:
-		if !m.left || !m.At.Before(d.born) {
+		if !m.left || !m.At.Before(d.came[m.Key]) {
 			d.limits.Spend(m.Spent)
 		}
 	case *inside[*callerDesk]:
@@ -250,22 +252,23 @@ func (d *callerDesk) serve(now time.Time) {
 func (d *callerDesk) reconfigure(m *reconfigureCaller, now time.Time) reconfigured {
 	longest := callerQueueMax
 	queue := &gate.Queue{Timeout: d.sys.callerTimeout, MaxLength: &longest}
-	keys, added := make(map[string]*gate.Gate, len(m.keys)), false
+	keys, came, added := make(map[string]*gate.Gate, len(m.keys)), make(map[string]time.Time, len(m.keys)), false
 	for _, k := range m.keys {
-		g := d.keys[k.ID]
+		g, at := d.keys[k.ID], d.came[k.ID]
 		if g == nil {
-			g, added = gate.New(gate.Policy{}), true
+			g, at, added = gate.New(gate.Policy{}), now, true
 		}
 		g.Reconfigure(gate.Policy{Slots: k.Slots})
-		keys[k.ID] = g
+		keys[k.ID], came[k.ID] = g, at
 	}
 	if added {
 		d.recount(keys)
 	}
-	d.keys, d.late = keys, make(map[string][]limit.Spent, len(m.moving))
+	maps.DeleteFunc(d.late, func(key string, _ []limit.Spent) bool { return keys[key] != nil })
 	for i := range m.moving {
 		d.late[m.moving[i].ID] = nil
 	}
+	d.keys, d.came = keys, came
 	d.gate.Reconfigure(gate.Policy{Slots: m.slots, Queue: queue})
 	d.evict(Evicted, func(key string) bool { return keys[key] == nil })
 	d.bind(m.keys)

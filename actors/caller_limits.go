@@ -76,14 +76,15 @@ func (d *callerDesk) settle(m *leaveCaller) {
 	}
 }
 
-// pass tells what a key has spent to whom it has moved, or moves: that one counts it as the key's.
+// pass tells what a key has spent to whom it has moved, or moves: that one counts it as the key's. A key that is gone may come to
+// somebody, too.
 func (d *callerDesk) pass(x limit.Spent) {
 	list, moving := d.late[x.Key]
 	switch heir := d.heirs[x.Key]; {
-	case moving:
-		d.late[x.Key] = append(list, x)
 	case heir != nil:
 		d.sys.send(heir, &spendCaller{Spent: x, left: true})
+	case moving || d.keys[x.Key] == nil:
+		d.late[x.Key] = append(list, x)
 	}
 }
 
