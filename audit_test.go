@@ -55,7 +55,7 @@ func (n *notary) has(t *testing.T, body string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return len(n.bodies) > 0 && n.bodies[len(n.bodies)-1] == body
-	}, 20*time.Second, 5*time.Millisecond, "want %s", body)
+	}, time.Minute, 5*time.Millisecond, "want %s", body)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	require.Zero(t, n.forged)
@@ -77,7 +77,7 @@ func headLines(t *testing.T, r *rig, path ...string) []string {
 func firstHead(t *testing.T, r *rig, before int) []string {
 	t.Helper()
 	var lines []string
-	require.Eventually(t, func() bool { lines = headLines(t, r); return len(lines) > before }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { lines = headLines(t, r); return len(lines) > before }, time.Minute, 5*time.Millisecond)
 	return lines
 }
 
@@ -126,7 +126,7 @@ func TestSignedHeadsGoToWebhooksAndProveThereWhatTheEventsWere(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, text := r.admin("GET", "/api/v1/webhooks/proof/status", nil)
 		return status == 200 && strings.Contains(string(text), `"delivered":1`)
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	status, text := r.admin("PUT", "/api/v1/webhooks/w", map[string]any{"url": "https://example.com", "secret": hookSecret, "events": []string{"audit.tail"}})
 	require.Equal(t, 422, status)
 	require.Contains(t, string(text), "there is no event or alert audit.tail")

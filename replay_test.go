@@ -159,7 +159,7 @@ func TestRowsOfAnotherVersionAreServedWhileTheyAreRebuilt(t *testing.T) {
 	}
 
 	clear()
-	require.Eventually(t, func() bool { return r.health().Status == "ok" }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return r.health().Status == "ok" }, time.Minute, 20*time.Millisecond)
 	require.Contains(t, bill(""), `"requests":5`)
 	status, body := r.admin("GET", "/api/v1/stats/overview", nil)
 	require.Equal(t, 200, status, "%s", body)

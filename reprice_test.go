@@ -53,7 +53,7 @@ func (r *rig) settled(sent map[string]asked) {
 			}
 		}
 		return done == len(sent)
-	}, 30*time.Second, 50*time.Millisecond, "every request ends")
+	}, 2*time.Minute, 50*time.Millisecond, "every request ends")
 	r.recorded()
 }
 
@@ -67,7 +67,7 @@ func (r *rig) recorded() {
 			}
 		}
 		return true
-	}, 10*time.Second, 10*time.Millisecond, "every call is recorded")
+	}, time.Minute, 10*time.Millisecond, "every call is recorded")
 }
 
 // billIs wants the bill to be what the upstreams' own records and the tariffs add up to.
