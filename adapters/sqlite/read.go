@@ -33,7 +33,8 @@ type ReadModel struct {
 }
 
 // OpenReadModel opens or creates the file and makes the tables of the projections that are missing. Tables of another
-// version of a projection are left for Reset.
+// version of a projection are left for Reset. What programs that died have left in its folder of shadows is removed: nobody else
+// may use it.
 func OpenReadModel(path string, list ...projections.Projection) (*ReadModel, error) {
 	m := newReadModel(path)
 	if err := sweepShadows(path, list); err != nil {
@@ -45,10 +46,13 @@ func OpenReadModel(path string, list ...projections.Projection) (*ReadModel, err
 	return m, nil
 }
 
+// shadowFolder is how the name of a shadow's folder begins.
+const shadowFolder = "penstock-shadow-"
+
 // OpenShadow makes an empty read model in a new folder inside dir ("" is that of the system), to fold events into and
 // be compared with the living one. Close removes it.
 func OpenShadow(dir string, list ...projections.Projection) (*ReadModel, error) {
-	temp, err := os.MkdirTemp(dir, "penstock-shadow-")
+	temp, err := os.MkdirTemp(dir, shadowFolder)
 	if err != nil {
 		return nil, errors.Wrap(err, "make folder of shadow read model")
 	}

@@ -71,8 +71,21 @@ func removeDatabase(path string) error {
 	return nil
 }
 
-// sweepShadows removes the shadows that no projection of the list would go on with.
+// sweepShadows removes the shadows that no projection of the list would go on with, and those that their programs have not removed:
+// they can be as large as the read model.
 func sweepShadows(path string, list []projections.Projection) error {
+	folder := filepath.Dir(path)
+	left, err := os.ReadDir(folder)
+	if err != nil {
+		return errors.Wrap(err, "look for shadow read models")
+	}
+	for _, f := range left {
+		if f.IsDir() && strings.HasPrefix(f.Name(), shadowFolder) {
+			if err := os.RemoveAll(filepath.Join(folder, f.Name())); err != nil {
+				return errors.Wrap(err, "remove a shadow read model that was left")
+			}
+		}
+	}
 	wanted := map[string]bool{}
 	for _, p := range list {
 		wanted[besideFile(path, p)] = true

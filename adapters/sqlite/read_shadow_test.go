@@ -88,3 +88,37 @@ func TestAShadowWhoseFileIsDamagedIsMadeAnew(t *testing.T) {
 }
 
 func versionOf(p projections.Projection) string { return strconv.Itoa(p.Version()) }
+
+// The folder of a shadow whose program was killed goes with the next start (pain 71).
+func TestAShadowThatWasLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	left, err := sqlite.OpenShadow(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = left.Close() })
+	if err := os.Mkdir(filepath.Join(dir, "archive"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shadows := func() (n int) {
+		t.Helper()
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range list {
+			if f.IsDir() {
+				n++
+			}
+		}
+		return n - 1 // the archive
+	}
+	if n := shadows(); n != 1 {
+		t.Fatalf("%d shadows", n)
+	}
+	m := openRead(t, filepath.Join(dir, "read.db"))
+	defer m.Close()
+	if n := shadows(); n != 0 {
+		t.Errorf("%d shadows are left, or the archive is gone", n)
+	}
+}
