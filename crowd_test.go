@@ -217,6 +217,7 @@ func (c *crowd) load() []saga {
 	for id, s := range c.seen {
 		if !c.opens() { // a machine may have stood still for most of that
 			c.await("grants from the queue of "+id, func() bool { return s.grants.Load() >= grantsSeen })
+			c.await(id+" to be full", func() bool { return c.up[id].Stats().All.MaxInFlight >= int64(crowdSlots[id]) })
 		}
 	}
 	c.to = c.leases()
