@@ -251,7 +251,7 @@ func TestACrashWhileSpoolingOrDrainingLosesNothingAndDoublesNothing(t *testing.T
 	w := newWriters(t)
 	for round := range 6 {
 		dead := &atomic.Bool{}
-		s, err := postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Deadline: time.Minute})
+		s, err := postgres.OpenStore(context.Background(), dsn, postgres.StoreOptions{Deadline: time.Minute, ConnectTimeout: time.Minute})
 		require.NoError(t, err)
 		calls := &atomic.Int64{}
 		w.open(mortal{s, dead, calls}, mortalFolder{folder, dead})
