@@ -17,7 +17,7 @@ import (
 
 func TestAReceiverGetsSignedLinesInOrderOnceEach(t *testing.T) {
 	h := newHouse(t, func(o *webhook.Options) { o.Timeout = 10 * time.Minute }) // the first call waits for all that is written
-	h.many(3) // before there was a webhook
+	h.many(3)                                                                   // before there was a webhook
 	written := make(chan struct{})
 	r := newReceiver(t, func(int, http.ResponseWriter, *http.Request) int { <-written; return 200 })
 	h.hook("w", r.URL, "request.*")
