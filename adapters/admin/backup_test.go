@@ -13,19 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// copying is a backup: what it writes, and how it ends.
+type copying struct {
+	text    string
+	fails   error
+	stalled chan error // what ends one that has no end itself; nil: it has one
+}
+
 func (r *recorded) Backup(_ context.Context, w io.Writer) error {
-	for r.stalled != nil { // as a store without an end
+	c := r.copying.Load()
+	for c.stalled != nil { // as a store without an end
 		if _, err := w.Write(make([]byte, 64<<10)); err != nil {
-			r.stalled <- err
+			c.stalled <- err
 			return err
 		}
 	}
-	if r.backedUp != "" {
-		if _, err := io.WriteString(w, r.backedUp); err != nil {
+	if c.text != "" {
+		if _, err := io.WriteString(w, c.text); err != nil {
 			return err
 		}
 	}
-	return r.backupFails
+	return c.fails
 }
 
 func TestABackupThatFailsIsNoAnswerThatLooksWhole(t *testing.T) {
@@ -44,18 +52,19 @@ func TestABackupThatFailsIsNoAnswerThatLooksWhole(t *testing.T) {
 		text, err := io.ReadAll(answer.Body)
 		return answer, string(text), err
 	}
-	b.books.backedUp = "{}\n"
+	b.books.copying.Store(&copying{text: "{}\n"})
 	answer, text, err := get(token)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "application/jsonl", answer.Header.Get("Content-Type"))
 	require.Equal(t, "{}\n", text)
 
-	b.books.backupFails = Unavailable(errors.New("the store is away"))
+	away := Unavailable(errors.New("the store is away"))
+	b.books.copying.Store(&copying{text: "{}\n", fails: away})
 	_, _, err = get(token)
 	require.ErrorContains(t, err, "EOF")
 
-	b.books.backedUp = ""
+	b.books.copying.Store(&copying{fails: away})
 	answer, text, err = get(token)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
@@ -67,7 +76,8 @@ func TestABackupThatFailsIsNoAnswerThatLooksWhole(t *testing.T) {
 func TestAClientThatTakesNothingOfItsBackupIsCutOff(t *testing.T) {
 	b := newBench(t)
 	b.srv.stallMax = 50 * time.Millisecond
-	b.books.stalled = make(chan error, 1)
+	stalled := make(chan error, 1)
+	b.books.copying.Store(&copying{stalled: stalled})
 	web := httptest.NewServer(b.srv.Handler())
 	defer web.Close()
 	r, err := http.NewRequest(http.MethodGet, web.URL+"/api/v1/backup", nil)
@@ -77,7 +87,7 @@ func TestAClientThatTakesNothingOfItsBackupIsCutOff(t *testing.T) {
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	select {
-	case err := <-b.books.stalled:
+	case err := <-stalled:
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	case <-time.After(30 * time.Second):
 		t.Fatal("it is waited for")

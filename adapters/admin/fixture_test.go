@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,9 +154,7 @@ func (s *shelf) Revision() events.Position { return events.Position(s.state.Revi
 
 // recorded holds a log, its events and answers of read models.
 type recorded struct {
-	backedUp    string
-	backupFails error
-	stalled     chan error // what ends a backup that has no end itself; nil: it has one
+	copying atomic.Pointer[copying] // what becomes of a backup
 
 	entries []requestlog.Entry // newest first
 	rows    []events.Committed
