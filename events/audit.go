@@ -110,18 +110,10 @@ func (a Audit) verifier() verifier {
 const factsMax = 1 << 40
 
 // Removals reads what retention may have removed: it says so before it does.
-func Removals(ctx context.Context, store Store) (func(Position) bool, error) {
+func Removals(ctx context.Context, store Finder) (func(Position) bool, error) {
 	var spans []books.Span // in order of First; Through is the highest so far
-	err := store.Stream(ctx, books.Stream, 0, func(c *Committed) bool {
-		for _, f := range c.Facts {
-			if f, ok := f.(*books.Removed); ok {
-				spans = append(spans, f.Span)
-			}
-		}
-		return true
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read what was removed: %w", err)
+	if err := EachRemoved(ctx, store, func(f *books.Removed, _ Position) { spans = append(spans, f.Span) }); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(spans, func(a, b books.Span) int { return cmp.Compare(a.First, b.First) })
 	for i := 1; i < len(spans); i++ {

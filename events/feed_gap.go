@@ -36,27 +36,15 @@ func (p *FeedPage) Saw(first, last Position) {
 	p.Through = max(p.Through, last)
 }
 
-// StreamReader reads one stream, as a Store does.
-type StreamReader interface {
-	Stream(ctx context.Context, stream string, from int64, yield func(*Committed) bool) error
-}
-
 // RemovedThrough is the last position at which retention may have taken something away, 0 when it has taken nothing.
-func RemovedThrough(ctx context.Context, s StreamReader) (last Position, err error) {
-	err = s.Stream(ctx, books.Stream, 0, func(c *Committed) bool {
-		for _, f := range c.Facts {
-			if f, ok := f.(*books.Removed); ok {
-				last = max(last, Position(f.Through))
-			}
-		}
-		return true
-	})
+func RemovedThrough(ctx context.Context, s Finder) (last Position, err error) {
+	err = EachRemoved(ctx, s, func(f *books.Removed, _ Position) { last = max(last, Position(f.Through)) })
 	return last, err
 }
 
 // Message is what a consumer gets in the place of a hole. Where the books can not be read, it tells of this hole only.
 // through is the position up to which it tells. The message's position is the end of the hole: who goes on there misses nothing more.
-func (h Hole) Message(ctx context.Context, s StreamReader) (m *message.Message, through Position) {
+func (h Hole) Message(ctx context.Context, s Finder) (m *message.Message, through Position) {
 	through = h.Last
 	if last, err := RemovedThrough(ctx, s); err == nil {
 		through = max(through, last)
@@ -88,10 +76,9 @@ func (f *FeedFilter) Removable() bool {
 
 // pastReader is what Since reads.
 type pastReader interface {
-	StreamReader
+	Finder
 	Chain
 	Head(ctx context.Context) (Position, error)
-	Find(ctx context.Context, q Query, yield func(*Committed) bool) error
 }
 
 // since is the position behind which the facts from a time on begin, also those that were taken away; the head when there are none.

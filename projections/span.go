@@ -35,8 +35,8 @@ type gone struct {
 // removedBy reads what retention had begun to take away at the position.
 func removedBy(ctx context.Context, store events.Store, at events.Position) (gone, error) {
 	g := gone{days: map[string]bool{}}
-	err := eachBook(ctx, store, func(fact events.Fact, position events.Position) {
-		if f, ok := fact.(*books.Removed); ok && position <= at {
+	err := events.EachRemoved(ctx, store, func(f *books.Removed, position events.Position) {
+		if position <= at {
 			g.days[f.Day] = true
 			g.spans = append(g.spans, f.Span)
 		}
@@ -45,11 +45,13 @@ func removedBy(ctx context.Context, store events.Store, at events.Position) (gon
 	return g, err
 }
 
-// eachBook visits the facts about closing the books.
-func eachBook(ctx context.Context, store events.Store, visit func(events.Fact, events.Position)) error {
+// eachClosed visits the closings.
+func eachClosed(ctx context.Context, store events.Store, visit func(*books.Closed)) error {
 	err := store.Stream(ctx, books.Stream, 0, func(c *events.Committed) bool {
-		for i, f := range c.Facts {
-			visit(f, c.Position+events.Position(i))
+		for _, f := range c.Facts {
+			if f, ok := f.(*books.Closed); ok {
+				visit(f)
+			}
 		}
 		return true
 	})
@@ -84,9 +86,8 @@ func (f *folder) begin(ctx context.Context, g gone) error {
 		return nil
 	}
 	var failed error
-	err := eachBook(ctx, f.store, func(fact events.Fact, _ events.Position) {
-		closed, ok := fact.(*books.Closed)
-		if !ok || !g.days[closed.Day] {
+	err := eachClosed(ctx, f.store, func(closed *books.Closed) {
+		if !g.days[closed.Day] {
 			return
 		}
 		for i := range f.projections {

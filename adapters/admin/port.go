@@ -107,9 +107,7 @@ type Catalog interface {
 }
 
 // Events reads the event store; events.Store does. Limit 0 of the query is no limit.
-type Events interface {
-	Find(ctx context.Context, q events.Query, yield func(*events.Committed) bool) error
-}
+type Events interface{ events.Finder }
 
 // Billing sums what was billed; billing.Reader does.
 type Billing interface {

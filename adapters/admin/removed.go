@@ -35,30 +35,23 @@ func AbsentFrom(ctx context.Context, store Events, q events.Query) (*Absent, err
 	}
 	var r Absent
 	var broken error
-	// By type: the closings in the same stream are large, and would all be read.
-	err := store.Find(ctx, events.Query{Stream: books.Stream, Type: "books.removed"}, func(row *events.Committed) bool {
-		for _, f := range row.Facts {
-			f, is := f.(*books.Removed)
-			if !is {
-				continue
-			}
-			day, err := books.ParseDay(f.Day)
-			if broken = err; err != nil {
-				return false
-			}
-			past := q.After > 0 && (q.Newest && f.First >= int64(q.After) || !q.Newest && f.Through <= int64(q.After))
-			if past || !until.IsZero() && !day.Before(until) || !since.IsZero() && !since.Before(day.AddDate(0, 0, 1)) {
-				continue
-			}
-			if r.FirstDay == "" || f.Day < r.FirstDay {
-				r.FirstDay = f.Day
-			}
-			r.LastDay, r.Through = max(r.LastDay, f.Day), max(r.Through, events.Position(f.Through))
+	err := events.EachRemoved(ctx, store, func(f *books.Removed, _ events.Position) {
+		day, err := books.ParseDay(f.Day)
+		if err != nil {
+			broken = err
+			return
 		}
-		return true
+		past := q.After > 0 && (q.Newest && f.First >= int64(q.After) || !q.Newest && f.Through <= int64(q.After))
+		if past || !until.IsZero() && !day.Before(until) || !since.IsZero() && !since.Before(day.AddDate(0, 0, 1)) {
+			return
+		}
+		if r.FirstDay == "" || f.Day < r.FirstDay {
+			r.FirstDay = f.Day
+		}
+		r.LastDay, r.Through = max(r.LastDay, f.Day), max(r.Through, events.Position(f.Through))
 	})
 	if err = errors.CombineErrors(err, broken); err != nil || r.FirstDay == "" {
-		return nil, errors.Wrap(err, "read what was removed")
+		return nil, err
 	}
 	return &r, nil
 }
