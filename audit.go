@@ -172,23 +172,23 @@ func (a *auditor) known() ([]events.Head, error) {
 	a.mu.Lock()
 	text, err := os.ReadFile(a.path)
 	a.mu.Unlock()
-	if errors.Is(err, fs.ErrNotExist) {
+	return headsOf(a.path, text, err, events.Sum(a.key.Public().(ed25519.PublicKey)))
+}
+
+// headsOf are the heads in the text of a file, or none when reading has said that there is no file. The key must have signed them;
+// the zero one is any.
+func headsOf(path string, text []byte, reading error, by events.Sum) ([]events.Head, error) {
+	if errors.Is(reading, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, errors.Wrap(err, "signed heads")
+	if reading != nil {
+		return nil, errors.Wrap(reading, "signed heads")
 	}
 	heads, err := parseHeadLines(text)
-	if err != nil {
-		return nil, errors.Wrapf(err, "signed heads: %s", a.path)
+	for i := 0; err == nil && i < len(heads); i++ {
+		err = heads[i].Check(by)
 	}
-	own := events.Sum(a.key.Public().(ed25519.PublicKey))
-	for i := range heads {
-		if err := heads[i].Check(own); err != nil {
-			return nil, errors.Wrapf(err, "signed heads: %s", a.path)
-		}
-	}
-	return heads, nil
+	return heads, errors.Wrapf(err, "signed heads: %s", path)
 }
 
 // parseHeadLines reads the heads of a file.

@@ -3,7 +3,6 @@ package penstock
 import (
 	"context"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -133,21 +132,12 @@ func (o *RestoreOptions) opens(sealed []*events.Secret) error {
 func (o *RestoreOptions) known(file *events.ExportFile) ([]events.Head, error) {
 	path := filepath.Join(o.DataDir, headsFile)
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	heads, err := headsOf(path, text, err, events.Sum{})
 	if err != nil {
-		return nil, errors.Wrap(err, "signed heads")
-	}
-	heads, err := parseHeadLines(text)
-	if err != nil {
-		return nil, errors.Wrapf(err, "signed heads: %s", path)
+		return nil, err
 	}
 	end := file.Backup().Position
 	for i := range heads {
-		if err := heads[i].Check(events.Sum{}); err != nil {
-			return nil, errors.Wrapf(err, "signed heads: %s", path)
-		}
 		if heads[i].Position > end {
 			return nil, errors.WithHintf(errors.Newf("the backup ends at position %d, and %s knows of events up to position %d at least", end, path, heads[i].Position),
 				"take a newer backup; or, if those events are lost, move that file away and keep it: it proves that they were there")

@@ -2,9 +2,7 @@ package actors
 
 import (
 	"context"
-	"encoding/hex"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -223,15 +221,10 @@ func (u *Used) spend(attempt int, cost, upstream money.Amount) {
 // known says that the usage of a settlement is what was used, also when that is nothing.
 func known(s *request.Settled) bool { return s.UsageSource != "" && s.UsageSource != pricing.None }
 
-// arrival is the moment that the id of a request tells, a UUID of version 7; else its first row's.
+// arrival is the moment that the id of a request tells, else its first row's.
 func arrival(id string, first time.Time) time.Time {
-	var b [16]byte
-	if n, err := hex.Decode(b[:], []byte(strings.ReplaceAll(id, "-", ""))); err != nil || n != 16 || b[6]>>4 != 7 {
-		return first
+	if at, known := request.TimeOf(id); known {
+		return at
 	}
-	var ms int64
-	for _, x := range b[:6] {
-		ms = ms<<8 | int64(x)
-	}
-	return time.UnixMilli(ms).UTC()
+	return first
 }

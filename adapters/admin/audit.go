@@ -89,13 +89,8 @@ func (s *Server) auditRoutes(audit Audit, closer Books) {
 			return &huma.StreamResponse{Body: func(c huma.Context) {
 				c.SetHeader("Content-Type", "application/jsonl")
 				to := reader{Writer: c.BodyWriter()}
-				err := audit.AuditExport(c.Context(), in.Since, in.Until, &to)
-				switch {
-				case err == nil:
-				case to.gone || c.Context().Err() != nil:
-					s.log.Info("who read an export of events has gone before its end", "error", err)
-				default:
-					s.log.Error("export of events ended early", "error", err)
+				if err := audit.AuditExport(c.Context(), in.Since, in.Until, &to); err != nil {
+					s.endedEarly(c.Context(), "an export of events", &to, err)
 				}
 			}}, nil
 		})
@@ -107,6 +102,15 @@ func (s *Server) auditRoutes(audit Audit, closer Books) {
 				return &closeOutput{CloseAnswer{listed(closed)}}, s.problem(ctx, at("body.until"), err)
 			})
 	}
+}
+
+// endedEarly logs that a long answer has, which is no fault when its reader wanted no more.
+func (s *Server) endedEarly(ctx context.Context, what string, to *reader, err error) {
+	if to.gone || ctx.Err() != nil {
+		s.log.Info("who read "+what+" has gone before its end", "error", err)
+		return
+	}
+	s.log.Error(what+" ended early", "error", err)
 }
 
 // reader is who reads an answer, and has gone when nothing more can be written.

@@ -28,7 +28,7 @@ func (s *Server) backupRoute(backups Backups) {
 	huma.Register(s.api, op, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			_, w := humago.Unwrap(c)
-			out := &begun{w: w, stall: s.stallMax}
+			out := &begun{reader: reader{Writer: w}, w: w, stall: s.stallMax}
 			err := backups.Backup(c.Context(), out)
 			switch {
 			case err == nil:
@@ -37,7 +37,7 @@ func (s *Server) backupRoute(backups Backups) {
 				errors.As(s.problem(c.Context(), at(""), err), &p) // there is no other kind
 				writeProblem(w, p.Status, p.Detail)
 			default:
-				s.log.Error("backup ended early", "error", err)
+				s.endedEarly(c.Context(), "a backup", &out.reader, err)
 				panic(http.ErrAbortHandler) // a client must not take what it has for all
 			}
 		}}, nil
@@ -47,6 +47,7 @@ func (s *Server) backupRoute(backups Backups) {
 // begun is an answer that has its header when the first bytes come. Whoever takes nothing of it for long is cut off: nothing can be taken
 // away from the store meanwhile.
 type begun struct {
+	reader
 	w     http.ResponseWriter
 	stall time.Duration
 	begun bool
@@ -58,5 +59,5 @@ func (b *begun) Write(p []byte) (int, error) {
 		b.w.Header().Set("Content-Type", "application/jsonl")
 	}
 	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.stall)) // a recorder of a test has none
-	return b.w.Write(p)
+	return b.reader.Write(p)
 }

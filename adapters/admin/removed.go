@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
-	"github.com/google/uuid"
 
 	"github.com/penstock/penstock/domain/books"
+	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 )
 
@@ -30,7 +30,7 @@ func AbsentFrom(ctx context.Context, store Events, q events.Query) (*Absent, err
 	if of, is := strings.CutPrefix(q.Stream, events.RequestStreams); is {
 		id = of
 	}
-	if at, known := bornAt(id); known {
+	if at, known := request.TimeOf(id); known {
 		since, until = at.Add(-time.Minute), at.Add(time.Minute) // of the first fact, at about
 	}
 	var r Absent
@@ -61,14 +61,4 @@ func typesOf(one string) []string {
 		return nil
 	}
 	return []string{one}
-}
-
-// bornAt is when a request with an id of our making came.
-func bornAt(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || u.Version() != 7 {
-		return time.Time{}, false
-	}
-	sec, nsec := u.Time().UnixTime()
-	return time.Unix(sec, nsec), true
 }

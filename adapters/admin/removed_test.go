@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestAnAnswerThatLacksWhatWasRemovedSaysSo(t *testing.T) {
 	_, err := admin.Explain(ctx, emptyLog{}, store, idAt(t, march(1, 12)))
 	require.ErrorIs(t, err, admin.ErrRemoved)
 	require.Contains(t, err.Error(), "2026-03-01")
-	for _, id := range []string{idAt(t, march(3, 12)), "r1"} {
+	for _, id := range []string{idAt(t, march(3, 12)), "r1", strings.Repeat("0", 64)} {
 		_, err = admin.Explain(ctx, emptyLog{}, store, id)
 		require.ErrorIs(t, err, admin.ErrNotFound, id)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/penstock/penstock/domain/request"
 	"github.com/penstock/penstock/events"
 	"github.com/penstock/penstock/projections/requestlog"
 )
@@ -114,7 +115,7 @@ func Explain(ctx context.Context, log requestlog.Reader, store Events, id string
 	if story.Removed, err = AbsentFrom(ctx, store, events.Query{Stream: events.RequestStreams + id}); err != nil || entry != nil {
 		return story, err
 	}
-	if _, dated := bornAt(id); dated && story.Removed != nil {
+	if _, dated := request.TimeOf(id); dated && story.Removed != nil {
 		return nil, errors.Wrapf(ErrRemoved, "request %s of %s", id, story.Removed.FirstDay)
 	}
 	return nil, errors.Wrapf(ErrNotFound, "request %s", id)

@@ -111,15 +111,10 @@ func OpenStore(ctx context.Context, dsn string, o StoreOptions) (*Store, error) 
 func (s *Store) write(ctx context.Context, f func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Deadline)
 	defer cancel()
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return s.unavailable(ctx.Err())
+	if err := s.begins(ctx); err != nil {
+		return err
 	}
-	if s.closed {
-		return s.unavailable(errClosed)
-	}
+	defer s.ends()
 	used, before := s.session != nil, s.doubt
 	err := s.tryWrite(ctx, f)
 	if err != nil && used && s.session == nil && ctx.Err() == nil {
@@ -133,6 +128,22 @@ func (s *Store) write(ctx context.Context, f func(context.Context, *session) err
 	}
 	return s.unavailable(err)
 }
+
+// begins waits for the caller's turn to write, which ends does end. After an error it is nobody's.
+func (s *Store) begins(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return s.unavailable(ctx.Err())
+	}
+	if s.closed {
+		s.ends()
+		return s.unavailable(errClosed)
+	}
+	return nil
+}
+
+func (s *Store) ends() { <-s.turn }
 
 func (s *Store) tryWrite(ctx context.Context, f func(context.Context, *session) error) error {
 	if err := ctx.Err(); err != nil {

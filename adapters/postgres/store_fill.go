@@ -43,15 +43,10 @@ func (s *Store) Belongings(ctx context.Context) (b *events.Belongings, err error
 // Fill implements events.Movable, in one transaction, which takes the time that it takes. After it the session is given up, and the
 // next write opens another, which reads what there is.
 func (s *Store) Fill(ctx context.Context, b *events.Belongings, chain events.Chain) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return s.unavailable(ctx.Err())
+	if err := s.begins(ctx); err != nil {
+		return err
 	}
-	if s.closed {
-		return s.unavailable(errClosed)
-	}
+	defer s.ends()
 	err := s.tryWrite(ctx, func(ctx context.Context, w *session) error {
 		f := &filler{s: s, w: w, rows: map[day][]byte{}, spans: map[day]*span{}}
 		return f.run(ctx, b, chain)
