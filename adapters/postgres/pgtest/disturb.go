@@ -148,10 +148,37 @@ func childrenOf(parent int) (list []int, err error) {
 	return list, nil
 }
 
-// KillBackends ends all sessions of a database, given by its address, as an administrator would.
+// KillBackends ends all sessions of a database, given by its address, as an administrator would, all at once, and returns
+// when the server knows none of them any more: a client may hear of the end of its session before that.
 func (s *Server) KillBackends(t testing.TB, dsn string) {
 	t.Helper()
-	s.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`, databaseOf(dsn))
+	ctx, stop := context.WithTimeout(context.Background(), startMax)
+	defer stop()
+	c, err := pgx.Connect(ctx, s.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	// The start tells a session from one that got the number of its process.
+	const kill = `SELECT ROW(pid, backend_start)::text, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`
+	var killed []string
+	var session string
+	rows, err := c.Query(ctx, kill, databaseOf(dsn))
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&session, nil}, func() error {
+			killed = append(killed, session)
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatalf("end the sessions of %s: %v", dsn, err)
+	}
+	const left = `SELECT count(*) FROM pg_stat_activity WHERE ROW(pid, backend_start)::text = ANY($1)`
+	for n := len(killed); n > 0; time.Sleep(time.Millisecond) {
+		if err := c.QueryRow(ctx, left, killed).Scan(&n); err != nil {
+			t.Fatalf("wait for the end of the sessions of %s: %v", dsn, err)
+		}
+	}
 }
 
 // CrashBackend kills (SIGKILL) one process that serves a session of a database, given by its address. The server then ends

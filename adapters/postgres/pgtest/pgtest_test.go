@@ -53,6 +53,12 @@ func TestAServerIsStoppedHungContinuedAndStartedAtTheSameAddress(t *testing.T) {
 	c, err := pgx.Connect(context.Background(), dsn)
 	require.NoError(t, err)
 	s.KillBackends(t, dsn)
+	beside, err := pgx.Connect(context.Background(), s.DSN())
+	require.NoError(t, err)
+	defer beside.Close(context.Background())
+	var known int
+	require.NoError(t, beside.QueryRow(context.Background(), `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, c.PgConn().PID()).Scan(&known))
+	require.Zero(t, known, "the server knows the session that was ended")
 	require.Error(t, c.Ping(context.Background()))
 }
 
