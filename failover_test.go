@@ -43,8 +43,12 @@ func TestFaultsBeforeContentFailOver(t *testing.T) {
 			r := newRig(t, nil)
 			bad := fixed()
 			f.change(&bad)
+			patience := "1m" // of the machine that runs this
+			if f.class == "first_byte_timeout" {
+				patience = "100ms"
+			}
 			first := r.upstream("bad", bad, map[string]any{
-				"priority": 0, "breaker": map[string]any{"failures": 1000000}, "timeouts": map[string]any{"first_byte": "100ms"},
+				"priority": 0, "breaker": map[string]any{"failures": 1000000}, "timeouts": map[string]any{"first_byte": patience},
 			})
 			second := r.upstream("good", fixed(), map[string]any{"priority": 1})
 			key := r.key("team", nil)
@@ -89,15 +93,17 @@ func TestFaultsBeforeContentFailOver(t *testing.T) {
 func TestCutStreamsNeverLookComplete(t *testing.T) {
 	for _, fault := range []string{"cut", "reset while silent"} {
 		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, nil)
 			b := fixed()
 			b.FaultAfter = 3
+			patience := "1m" // of the machine that runs this
 			if fault == "cut" {
 				b.TruncRate = 1
 			} else {
-				b.StallRate, b.StallMs = 1, 5000
+				b.StallRate, b.StallMs, patience = 1, 60_000, "500ms"
 			}
-			r.upstream("a", b, map[string]any{"timeouts": map[string]any{"idle": "150ms"}, "breaker": map[string]any{"failures": 1000}})
+			r.upstream("a", b, map[string]any{"timeouts": map[string]any{"idle": patience}, "breaker": map[string]any{"failures": 1000}})
 			spare := r.upstream("b", fixed(), map[string]any{"priority": 1})
 			r.apply(map[string]any{"kind": "price", "model": "m-1", "input": "1", "output": "1"})
 			key := r.key("team", nil)
