@@ -21,11 +21,11 @@ import (
 )
 
 func (p *place) Backup(ctx context.Context, w io.Writer) error {
-	if p.away {
+	if p.away.Load() {
 		return admin.Unavailable(errors.New("a backup needs the event store"))
 	}
-	if p.cutAt > 0 {
-		w = &cutting{w, p.cutAt}
+	if at := p.cutAt.Load(); at > 0 {
+		w = &cutting{w, int(at)}
 	}
 	_, err := events.Backup(ctx, p.chain, events.BackupOptions{By: "penstock test", At: noon, Sign: func(h *events.Head) { h.Sign(p.signing, noon) }}, w)
 	return err
@@ -99,16 +99,18 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 			require.NoError(t, err)
 			return list
 		}
-		for _, at := range []int{1, 5_000, 300_000} {
-			d.place.cutAt = at
+		for _, at := range []int64{1, 5_000, 300_000} {
+			d.place.cutAt.Store(at)
 			require.NotEmpty(t, d.fails(1, "backup", "--out", out))
 			require.Empty(t, left())
 			require.NotEmpty(t, d.fails(1, "backup"), "to standard output")
 		}
-		d.place.cutAt, d.place.away = 0, true
+		d.place.cutAt.Store(0)
+		d.place.away.Store(true)
 		require.Contains(t, d.fails(1, "backup", "--out", out), "a backup needs the event store")
 		require.Empty(t, left())
-		d.place.away, d.full = false, true
+		d.place.away.Store(false)
+		d.full = true
 		require.Contains(t, d.fails(1, "backup"), "no space left on device")
 		d.full = false
 		require.Contains(t, d.fails(1, "backup", "--out", filepath.Join(folder, "none", "b")), "no such file")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -52,9 +53,9 @@ type place struct {
 	closed   bool
 	chain    *memory.Store // what the audit commands are about
 	signing  ed25519.PrivateKey
-	days     []string // that were to be closed
-	away     bool     // no backup can be had
-	cutAt    int      // behind so many bytes a backup fails
+	days     []string     // that were to be closed
+	away     atomic.Bool  // no backup can be had
+	cutAt    atomic.Int64 // behind so many bytes a backup fails; a handler whose client has left may still read it
 	switched []actors.Switch
 	blocked  []*time.Time
 	till     till
