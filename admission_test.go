@@ -274,23 +274,7 @@ func TestQueueRefusals(t *testing.T) {
 	// A client that goes while it waits.
 	first = call("/v1/chat/completions", "holder2")
 	r.await("a holder", func() bool { return up.Stats().All.InFlight == 1 })
-	ctx, leave := context.WithCancel(context.Background())
-	defer leave()
-	left := make(chan error, 1)
-	go func() {
-		req, _ := http.NewRequestWithContext(ctx, "POST", "http://"+r.gw.Addr()+"/v1/chat/completions", strings.NewReader(chatBody("gone")))
-		req.Header.Set("X-Api-Key", key)
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			resp.Body.Close()
-		}
-		left <- err
-	}()
-	r.await("a waiter", func() bool { return r.waiting("a") == 1 })
-	leave()
-	if <-left == nil {
-		t.Error("the client that went got an answer")
-	}
+	r.leave("a", "/v1/chat/completions", chatBody("gone"), key)
 	r.await("the waiter to be forgotten", func() bool { return r.waiting("a") == 0 })
 	<-first
 	var gone *logged
@@ -321,6 +305,31 @@ func (r *rig) waiting(upstream string) int {
 	var s struct{ Waiting []any }
 	_ = json.Unmarshal(body, &s)
 	return len(s.Waiting)
+}
+
+// leave sends a request and goes away without an answer as soon as it waits for a slot of the upstream.
+func (r *rig) leave(upstream, path, body, secret string) {
+	r.t.Helper()
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.gw.Addr()+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", secret)
+	left := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		left <- err
+	}()
+	r.await("it to wait", func() bool { return r.waiting(upstream) == 1 })
+	leave()
+	if <-left == nil {
+		r.t.Error("the client that went got an answer")
+	}
 }
 
 // await polls until ok.

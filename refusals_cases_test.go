@@ -258,22 +258,7 @@ func (r *refusalRig) pinned(d dialectCase, ask func(dialectCase) (*http.Response
 func (r *refusalRig) leaving(secret string) func(dialectCase) (*http.Response, string) {
 	return func(d dialectCase) (*http.Response, string) {
 		before := r.logs("&outcome=cancelled")
-		ctx, leave := context.WithCancel(context.Background())
-		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.gw.Addr()+d.path, strings.NewReader(d.body))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		req.Header.Set("Authorization", secret)
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			if resp, err := http.DefaultClient.Do(req); err == nil {
-				resp.Body.Close()
-			}
-		}()
-		r.await("it to wait", func() bool { return r.waiting("leaves") == 1 })
-		leave()
-		<-gone
+		r.leave("leaves", d.path, d.body, secret)
 		id := ""
 		r.await("its end", func() bool {
 			for _, e := range r.logs("&outcome=cancelled") {

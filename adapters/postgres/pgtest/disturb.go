@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -152,54 +153,36 @@ func childrenOf(parent int) (list []int, err error) {
 // when the server knows none of them any more: a client may hear of the end of its session before that.
 func (s *Server) KillBackends(t testing.TB, dsn string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), startMax)
-	defer stop()
-	c, err := pgx.Connect(ctx, s.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
 	// The start tells a session from one that got the number of its process.
 	const kill = `SELECT ROW(pid, backend_start)::text, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`
-	var killed []string
-	var session string
-	rows, err := c.Query(ctx, kill, databaseOf(dsn))
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&session, nil}, func() error {
+	const left = `SELECT count(*) FROM pg_stat_activity WHERE ROW(pid, backend_start)::text = ANY($1)`
+	s.administer(t, func(ctx context.Context, c *pgx.Conn) error {
+		rows, _ := c.Query(ctx, kill, databaseOf(dsn)) // an error is in the rows, too
+		var killed []string
+		var session string
+		_, err := pgx.ForEachRow(rows, []any{&session, nil}, func() error {
 			killed = append(killed, session)
 			return nil
 		})
-	}
-	if err != nil {
-		t.Fatalf("end the sessions of %s: %v", dsn, err)
-	}
-	const left = `SELECT count(*) FROM pg_stat_activity WHERE ROW(pid, backend_start)::text = ANY($1)`
-	for n := len(killed); n > 0; time.Sleep(time.Millisecond) {
-		if err := c.QueryRow(ctx, left, killed).Scan(&n); err != nil {
-			t.Fatalf("wait for the end of the sessions of %s: %v", dsn, err)
+		for n := len(killed); err == nil && n > 0; time.Sleep(time.Millisecond) {
+			err = c.QueryRow(ctx, left, killed).Scan(&n)
 		}
-	}
+		return errors.Wrapf(err, "end the sessions of %s", dsn)
+	})
 }
 
 // CrashBackend kills (SIGKILL) one process that serves a session of a database, given by its address. The server then ends
 // all its sessions and recovers as from a crash, by itself.
 func (s *Server) CrashBackend(t testing.TB, dsn string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), startMax)
-	defer stop()
-	c, err := pgx.Connect(ctx, s.dsn("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
-	var pid int
 	const one = `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
-	if err := c.QueryRow(ctx, one, databaseOf(dsn)).Scan(&pid); err != nil {
-		t.Fatalf("find a session of %s: %v", dsn, err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatalf("kill a process of the server: %v", err)
-	}
+	s.administer(t, func(ctx context.Context, c *pgx.Conn) error {
+		var pid int
+		if err := c.QueryRow(ctx, one, databaseOf(dsn)).Scan(&pid); err != nil {
+			return errors.Wrapf(err, "find a session of %s", dsn)
+		}
+		return errors.Wrap(syscall.Kill(pid, syscall.SIGKILL), "kill a process of the server")
+	})
 }
 
 func databaseOf(dsn string) string {

@@ -5,7 +5,6 @@ package pgtest
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/adapters/postgres/cluster"
@@ -282,6 +282,15 @@ func (s *Server) NewDatabase(t testing.TB) string {
 // Exec runs a statement in the database postgres.
 func (s *Server) Exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
+	s.administer(t, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, sql, args...)
+		return errors.Wrap(err, sql)
+	})
+}
+
+// administer does something over a connection to the database postgres.
+func (s *Server) administer(t testing.TB, do func(context.Context, *pgx.Conn) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startMax)
 	defer cancel()
 	c, err := pgx.Connect(ctx, s.DSN())
@@ -289,7 +298,7 @@ func (s *Server) Exec(t testing.TB, sql string, args ...any) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	if _, err := c.Exec(ctx, sql, args...); err != nil {
-		t.Fatalf("%s: %s", sql, err)
+	if err := do(ctx, c); err != nil {
+		t.Fatal(err)
 	}
 }
